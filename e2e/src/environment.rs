@@ -16,6 +16,8 @@ pub struct Environment {
     pub docker: Option<PathBuf>,
     /// Another name under which the nodes have the image of the cache pods.
     pub other_image: Option<String>,
+    /// An image of another release of Cassandra than the one of the chart's values, and of the same release line.
+    pub former_cassandra: Option<String>,
     /// The release before, where an upgrade from it is tried.
     pub old: Option<Release>,
 }
@@ -30,7 +32,7 @@ pub struct Release {
 }
 
 impl Environment {
-    /// Reads `READSTATES_E2E_*`; `DOCKER`, `OTHER_IMAGE` and `OLD_CHART` with `OLD_VALUES` may be missing.
+    /// Reads `READSTATES_E2E_*`; `DOCKER`, `OTHER_IMAGE`, `FORMER_CASSANDRA`, and `OLD_CHART` with `OLD_VALUES` may be missing.
     ///
     /// # Errors
     /// Names every variable that is not set or leads nowhere.
@@ -61,6 +63,7 @@ impl Environment {
             },
             docker: env::var_os("READSTATES_E2E_DOCKER").map(PathBuf::from),
             other_image: env::var("READSTATES_E2E_OTHER_IMAGE").ok(),
+            former_cassandra: env::var("READSTATES_E2E_FORMER_CASSANDRA").ok(),
             old: env::var_os("READSTATES_E2E_OLD_CHART").map(|_| Release {
                 chart: path("OLD_CHART"),
                 values: path("OLD_VALUES"),

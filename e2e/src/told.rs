@@ -35,8 +35,7 @@ impl Told {
     /// # Errors
     /// When it does not acknowledge one, or the change fails.
     pub async fn during(service: &Http, change: impl Future<Output = Result<()>>) -> Result<Self> {
-        let over = Cell::new(false);
-        let traffic = async {
+        let told = beside(change, async |over| {
             let mut users = Users::fresh();
             let mut told = Vec::new();
             let mut ticks = interval(BETWEEN);
@@ -45,18 +44,47 @@ impl Told {
                 let user = users.one();
                 told.push((user, service.ack(user, CHANNEL, MESSAGE).await?));
             }
-            anyhow::Ok(Self(told))
-        };
-        let change = async {
-            let changed = change.await;
-            over.set(true);
-            changed
-        };
-        let (told, changed) = tokio::join!(traffic, change);
-        changed?;
-        let told = told?;
+            Ok(Self(told))
+        })
+        .await?;
         println!("    {} users were acknowledged meanwhile", told.0.len());
         Ok(told)
+    }
+
+    /// Tells a service of later messages of the same users, one after another, while something else happens. They are
+    /// in its memory, so its database may be away meanwhile.
+    ///
+    /// # Errors
+    /// When it does not acknowledge one, or the change fails.
+    pub async fn again_during(
+        mut self,
+        service: &Http,
+        change: impl Future<Output = Result<()>>,
+    ) -> Result<Self> {
+        let last = |state: &ReadState| state.last_message_id.as_deref()?.parse().ok();
+        let latest = self.0.iter().filter_map(|(_, state)| last(state)).max();
+        let first: u64 = latest.unwrap_or(MESSAGE) + 1;
+        let next = beside(change, async |over| {
+            let mut next = first;
+            let mut ticks = interval(BETWEEN);
+            while !over.get() {
+                for (user, state) in &mut self.0 {
+                    ticks.tick().await;
+                    *state = service.ack(*user, CHANNEL, next).await?;
+                    next += 1;
+                }
+            }
+            Ok(next)
+        })
+        .await?;
+        println!("    {} messages were acknowledged meanwhile", next - first);
+        Ok(self)
+    }
+
+    /// The users.
+    #[must_use]
+    pub fn users(&self) -> Vec<u64> {
+        self.0.iter().map(|(user, _)| *user).collect()
     }
 
     /// Makes sure that a service still says the same.
@@ -102,4 +130,20 @@ impl Told {
         }
         Ok(held)
     }
+}
+
+/// Something that happens, and traffic that goes on until it is over.
+async fn beside<T>(
+    change: impl Future<Output = Result<()>>,
+    traffic: impl AsyncFnOnce(&Cell<bool>) -> Result<T>,
+) -> Result<T> {
+    let over = Cell::new(false);
+    let change = async {
+        let changed = change.await;
+        over.set(true);
+        changed
+    };
+    let (told, changed) = tokio::join!(traffic(&over), change);
+    changed?;
+    told
 }

@@ -98,9 +98,10 @@ EOF
 
 # The jars that hack/cassandra's pom.xml names, fetched once.
 cassandra_jars() {
-    local context
-    context=$CACHE/cassandra/$(content_hash "$CASSANDRA_SOURCE")
-    [ -d "$context/lib" ] || fresh_dir "$context" cassandra_context >&2
+    local version context
+    version=$(cassandra_version cassandra)
+    context=$(cassandra_context "$version")
+    [ -d "$context/lib" ] || fresh_dir "$context" fill_cassandra_context "$version" >&2
     echo "$context/lib"
 }
 

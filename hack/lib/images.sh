@@ -18,8 +18,14 @@ image_tag() {
         content_hash "$ROOT"/{Dockerfile,Cargo.toml,Cargo.lock,rust-toolchain.toml,operator,readstates}
     fi | sed 's/^/dev-/'
 }
-cassandra_tag() { echo "dev-$(content_hash "$ROOT/Dockerfile" "$CASSANDRA_SOURCE")"; }
+# The tag names the release, by which the operator tells an upgrade of the engine from other changes.
+cassandra_tag() { tag_of_cassandra "$(cassandra_version cassandra)"; }
+tag_of_cassandra() { echo "$1-$(content_hash "$ROOT/Dockerfile" "$CASSANDRA_SOURCE")"; }
 cassandra_image() { echo "readstates/cassandra:$(cassandra_tag)"; }
+# Another release, from which an upgrade is tried.
+former_cassandra_image() { echo "readstates/cassandra-former:$(tag_of_cassandra "$(cassandra_version former)")"; }
+# cassandra_version PROPERTY: what the pom.xml says.
+cassandra_version() { sed -n "s:.*<$1\.version>\(.*\)</$1\.version>.*:\1:p" "$CASSANDRA_SOURCE/pom.xml"; }
 
 # A program runs on the C library that it was built with, or a later one; Debian bookworm's is 2.36.
 programs_run_in_base_image() {
@@ -69,21 +75,29 @@ drop_older() {
     docker images --format '{{.Repository}}:{{.Tag}}' "$1" | grep -vxF "$1:$2" | xargs --no-run-if-empty docker rmi >/dev/null || true
 }
 
-build_cassandra_image() {
-    if docker image inspect "$(cassandra_image)" >/dev/null 2>&1; then return 0; fi
+build_cassandra_image() { build_cassandra "$(cassandra_image)" "$(cassandra_version cassandra)"; }
+build_former_cassandra_image() { build_cassandra "$(former_cassandra_image)" "$(cassandra_version former)"; }
+
+# build_cassandra IMAGE VERSION
+build_cassandra() {
+    if docker image inspect "$1" >/dev/null 2>&1; then return 0; fi
     local context
-    context=$CACHE/cassandra/$(content_hash "$CASSANDRA_SOURCE")
-    fresh_dir "$context" cassandra_context
-    docker build --network host --build-arg "BASE_IMAGE=$BASE_IMAGE" --target cassandra --tag "$(cassandra_image)" --file "$ROOT/Dockerfile" "$context"
+    context=$(cassandra_context "$2")
+    fresh_dir "$context" fill_cassandra_context "$2"
+    docker build --network host --build-arg "BASE_IMAGE=$BASE_IMAGE" --target cassandra --tag "$1" --file "$ROOT/Dockerfile" "$context"
     rm -rf "$context"
-    drop_older readstates/cassandra "$(cassandra_tag)"
+    drop_older "${1%:*}" "${1##*:}"
 }
 
-# hack/cassandra/ and the jars that its pom.xml names, without those for systems that no container runs.
-cassandra_context() {
-    cp -r "$CASSANDRA_SOURCE/." "$1"
-    mvn --batch-mode --no-transfer-progress --file "$CASSANDRA_SOURCE/pom.xml" dependency:copy-dependencies \
-        -DincludeScope=runtime -DexcludeClassifiers=osx-aarch_64,osx-x86_64,windows-x86_64 -DoutputDirectory="$1/lib"
+# cassandra_context VERSION: the folder of hack/cassandra/ and the jars of that version.
+cassandra_context() { echo "$CACHE/cassandra/$1-$(content_hash "$CASSANDRA_SOURCE")"; }
+
+# fill_cassandra_context VERSION DIR: the jars are those that the pom.xml names, without those for systems that no
+# container runs.
+fill_cassandra_context() {
+    cp -r "$CASSANDRA_SOURCE/." "$2"
+    mvn --batch-mode --no-transfer-progress --file "$CASSANDRA_SOURCE/pom.xml" dependency:copy-dependencies "-Dcassandra.version=$1" \
+        -DincludeScope=runtime -DexcludeClassifiers=osx-aarch_64,osx-x86_64,windows-x86_64 -DoutputDirectory="$2/lib"
 }
 
 # push_images PREFIX: for clusters whose nodes we cannot reach but by a registry.

@@ -40,6 +40,14 @@ start_kind_cluster() {
     step "nodes and system pods ready" wait_for_nodes "$KUBECONFIG"
 }
 
+# What the tests want that hack/test runs with --full only: all three machines, and another release of Cassandra.
+prepare_full_tests() {
+    step "every node takes pods" let_every_node_take_pods
+    step "images loaded there, too" load_our_images
+    step "another release of Cassandra" build_former_cassandra_image
+    step "it is loaded" load_images "$(former_cassandra_image)"
+}
+
 load_our_images() {
     load_images "readstates/operator:$(image_tag)" "readstates/readstates:$(image_tag)" "$(cassandra_image)"
 }

@@ -13,8 +13,8 @@ use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    build::ports,
     connections::{Peer, PodClients},
+    names::ports,
 };
 
 /// Longest wait for one answer. All pods are asked at once, so it bounds the whole round.

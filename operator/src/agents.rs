@@ -1,21 +1,18 @@
 //! The operator's side of the agents in database pods. In: pods with addresses. Out: their reports, or
 //! why there is none. A trait, so that tests can stand in for a whole database.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use futures::future::BoxFuture;
 use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    build::ports,
-    connections::{Peer, PodClients},
+    connections::PodClients,
     engine::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade},
-    observe::PodSeen,
+    names::ports,
     super_disk::Answer,
+    world::PodSeen,
 };
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
@@ -98,13 +95,13 @@ async fn get<T: DeserializeOwned>(
     pod: &PodSeen,
     path: &str,
 ) -> Result<T, String> {
-    let (http, base) = clients.to(Role::Agent, peer(pod)?, ports::AGENT)?;
+    let (http, base) = clients.to(Role::Agent, pod.peer()?, ports::AGENT)?;
     let answer = send(http.get(format!("{base}{path}"))).await?;
     answer.json().await.map_err(words)
 }
 
 async fn disk(clients: &PodClients, pod: &PodSeen) -> Result<Answer, String> {
-    let address = SocketAddr::new(peer(pod)?.ip, ports::DISK);
+    let address = SocketAddr::new(pod.peer()?.ip, ports::DISK);
     let request = clients.plain().get(format!("http://{address}/state"));
     send(request).await?.json().await.map_err(words)
 }
@@ -116,7 +113,7 @@ async fn post(
     token: Option<&str>,
     order: &impl Serialize,
 ) -> Result<(), String> {
-    let (http, base) = clients.to(Role::Agent, peer(pod)?, ports::AGENT)?;
+    let (http, base) = clients.to(Role::Agent, pod.peer()?, ports::AGENT)?;
     let request = http.post(format!("{base}{path}")).json(order);
     let request = match (pod.mutual_tls, token) {
         (true, _) => request,
@@ -203,14 +200,6 @@ impl Agents for HttpAgents {
     }
 }
 
-fn peer(pod: &PodSeen) -> Result<Peer, String> {
-    let ip = pod.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
-    Ok(Peer {
-        ip: ip.ok_or("it has no address yet")?,
-        mutual_tls: pod.mutual_tls,
-    })
-}
-
 async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, String> {
     let answer = request.timeout(PATIENCE).send().await.map_err(words)?;
     let status = answer.status();
@@ -221,8 +210,12 @@ async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, Str
     Err(format!("{status}: {}", said.trim()))
 }
 
+/// The attempt without its address, and the first cause.
 fn words(error: reqwest::Error) -> String {
-    let source = std::error::Error::source(&error).map(ToString::to_string);
-    let own = error.without_url().to_string();
-    source.map_or(own.clone(), |cause| format!("{own}: {cause}"))
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let attempt = error.without_url().to_string();
+    match cause {
+        Some(cause) => format!("{attempt}: {cause}"),
+        None => attempt,
+    }
 }

@@ -6,7 +6,7 @@ use kube::{Client, runtime::events::Reporter};
 
 use crate::{
     agents::Agents, backoff::Failures, connections::Connections, known::Known,
-    remembered::Remembered, rollouts::Rollouts,
+    remembered::Remembered, rollouts::Rollouts, spec::Images,
 };
 
 #[derive(Clone)]
@@ -53,21 +53,4 @@ impl std::fmt::Debug for Context {
             .field("images", &self.images)
             .finish_non_exhaustive()
     }
-}
-
-/// The images the operator was installed with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Images {
-    /// Of cache pods and schema Jobs.
-    pub readstates: String,
-    /// Of Cassandra members.
-    pub cassandra: String,
-    /// Of `ScyllaDB` members.
-    pub scylla: String,
-    /// Of the agent beside them: the operator's own.
-    pub agent: String,
-    /// Of the containers that look after super-disks.
-    pub super_disk: String,
-    /// Secrets by which they are pulled.
-    pub pull_secrets: Vec<String>,
 }

@@ -17,17 +17,15 @@ use readstates_ring::{
 };
 
 use crate::{
-    build,
-    context::Images,
-    observe::{
+    fingerprint::fingerprint,
+    plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
+    spec::{Certificates, Database, Identity, Images, Login, Rack, Store, ValidatedCluster},
+    super_disk::{Answer, Condition, SuperDiskSeen},
+    templates::{self, Template},
+    validate::{InvalidSpec, validate},
+    world::{
         AuthoritySeen, CertificateSeen, CertificatesSeen, Found, IdentitySeen, JobOutcome, JobSeen,
         LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
-    },
-    plan::{AUTHORITY_VALID, LEAF_VALID, Plan, Template, plan},
-    super_disk::{Answer, Condition, SuperDiskSeen},
-    validate::{
-        Certificates, Database, Identity, InvalidSpec, Login, Rack, Store, ValidatedCluster,
-        validate,
     },
 };
 
@@ -282,7 +280,7 @@ impl Scene {
             settled: true,
             observed: true,
             update_revision: Some("r1".to_owned()),
-            template_hash: Some(build::template_hash(&self.cluster, database, rack)),
+            template_hash: Some(templates::template_hash(&self.cluster, database, rack)),
             spec_hash: Some(database.spec_hash(None)),
             template: Some(Box::default()),
             ..StatefulSetSeen::default()
@@ -304,13 +302,13 @@ impl Scene {
     }
 
     pub(crate) fn schema(mut self, outcome: JobOutcome) -> Self {
-        let name = build::schema_job_name(&self.cluster).unwrap();
+        let name = templates::schema_job_name(&self.cluster).unwrap();
         self.world.jobs.insert(
             name,
             JobSeen {
                 uid: "uid-of-job".to_owned(),
                 outcome,
-                makes: build::wanted_store(&self.cluster),
+                makes: templates::wanted_store(&self.cluster),
             },
         );
         self
@@ -339,13 +337,13 @@ impl Scene {
             ready: replicas,
             settled: true,
             observed: true,
-            applied_hash: Some(build::fingerprint(&build::cache(
+            applied_hash: Some(fingerprint(&templates::cache(
                 &self.cluster,
                 replicas,
                 &Template::Wanted,
                 None,
             ))),
-            template_hash: Some(build::cache_template_hash(&self.cluster)),
+            template_hash: Some(templates::cache_template_hash(&self.cluster)),
             spec_hash: Some(self.cluster.cache_spec_hash.clone()),
             template: Some(Box::default()),
             update_revision: Some("new".to_owned()),

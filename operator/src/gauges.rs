@@ -14,7 +14,7 @@ use readstates_operator_api::{
     SuperDiskState,
 };
 
-use crate::validate::Amount;
+use crate::spec::Amount;
 
 /// The clusters that this process reconciles; none while it does not lead.
 #[derive(Clone, Debug, Default)]

@@ -2,10 +2,11 @@
 //!
 //! One reconcile of one `ReadStateCluster` is a pipeline, and each verb of it a module:
 //! ```text
-//! observe ──▶ validate ──▶ plan ──▶ build ──▶ apply ──▶ status
-//!  reads       parses       decides   makes     writes    tells
+//! observe ──▶ validate ──▶ plan ──▶ objects ──▶ apply ──▶ status
+//!  reads       parses       decides   makes       writes    tells
 //! ```
-//! Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs: every
+//! `world` has what `observe` returns, `spec` what `validate` returns, and `templates` makes what pods are made from, by
+//! which both `plan` and `objects` go. Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs: every
 //! decision rests on what was just observed.
 
 pub mod admin;
@@ -14,7 +15,6 @@ pub mod agents;
 pub mod apply;
 pub mod backoff;
 pub mod backups;
-pub mod build;
 pub mod cert_manager;
 mod certificates;
 pub mod cli;
@@ -23,6 +23,7 @@ pub mod connections;
 pub mod context;
 pub mod engine;
 pub mod error;
+pub mod fingerprint;
 #[cfg(test)]
 mod fixtures;
 pub mod gauges;
@@ -30,6 +31,9 @@ pub mod known;
 pub mod lease;
 mod listen;
 pub mod migrations;
+pub mod names;
+pub mod namespaced;
+pub mod objects;
 pub mod observe;
 pub mod plan;
 pub mod pod_monitor;
@@ -41,11 +45,14 @@ pub mod reviews;
 pub mod rollouts;
 pub mod run;
 pub mod server;
+pub mod spec;
 pub mod status;
 pub mod stop;
 pub mod super_disk;
 pub mod telemetry;
+pub mod templates;
 mod told;
 pub mod validate;
 mod watched;
 mod words;
+pub mod world;

@@ -14,25 +14,24 @@ use readstates_operator_api::{
 
 use crate::{
     apply::{self, Applied},
-    build,
     connections::PodClients,
     context::Context,
     error::Error,
     known::Known,
-    observe::{self, IdentitySeen, World},
+    objects, observe,
     plan::{Plan, RolloutStep, WaitingOn, plan},
+    spec::{Identity, ValidatedCluster},
     status::{self, Decided, Report},
-    stop,
+    stop::{self, LOOK_SOON},
     telemetry::{self, Step},
-    validate::{Identity, InvalidSpec, ValidatedCluster, validate},
+    validate::{InvalidSpec, validate},
+    words::chain,
+    world::{ClaimSeen, IdentitySeen, World},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
 /// nothing else tells when that changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// The same while members move slots: their steps are seen only by looking.
-pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
-
 /// The same while the database changes: agents have to be asked.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(3);
 
@@ -225,7 +224,7 @@ async fn carry_out(
     if let Some(role) = &plan.callers.review_by {
         plan.callers.unbound = apply::bind_reviewers(&ctx.client, id, role).await?;
     }
-    let objects = build::objects(valid, plan);
+    let objects = objects::objects(valid, plan);
     done.applied = apply::apply(&ctx.client, known, id, &objects).await?;
     let action = plan.cache.as_ref().and_then(|cache| cache.action.as_ref());
     if let Some(action) = action.filter(|_| done.applied.has_all_of(Component::Cache)) {
@@ -234,7 +233,7 @@ async fn carry_out(
     if let Some(step) = &plan.identity {
         apply::write_identity(&ctx.client, valid, &world.identity, step, now).await?;
     }
-    let monitors = build::pod_monitors(valid);
+    let monitors = objects::pod_monitors(valid);
     let before = done.monitoring.as_deref();
     let kept = apply::keep_pod_monitors(&ctx.client, id, &monitors, before);
     done.monitoring = Box::pin(kept).await?;
@@ -260,7 +259,7 @@ async fn identity(
 
 /// Whether nothing is to be done, waited for or growing: what happens next is told by a pod, or by an event.
 fn rests(plan: &Plan, world: &World) -> bool {
-    let grows = |claim: &observe::ClaimSeen| {
+    let grows = |claim: &ClaimSeen| {
         let size = &claim.size;
         size.words.is_some() || (size.capacity.is_some() && size.capacity != size.requested)
     };
@@ -302,18 +301,6 @@ pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, ctx: Arc<Context>
     } else {
         soon
     })
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

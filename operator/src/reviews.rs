@@ -15,7 +15,7 @@ use kube::{
 use readstates_operator_api::{ReadStateCluster, labels};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{context::Context, error::Error, reconcile::chain, telemetry, validate::Identity};
+use crate::{context::Context, error::Error, spec::Identity, telemetry, words::chain};
 
 /// How often the bindings are looked at: one request where there are none.
 const EVERY: Duration = Duration::from_secs(30);
@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        build,
         fixtures::{TOKEN_REVIEW, id},
+        objects,
     };
 
     fn binding() -> ClusterRoleBinding {
@@ -141,7 +141,7 @@ mod tests {
             },
             ..ClusterRole::default()
         };
-        build::token_review_binding(&id(), &role)
+        objects::token_review_binding(&id(), &role)
     }
 
     #[test]

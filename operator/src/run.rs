@@ -3,26 +3,23 @@
 //! SIGTERM or SIGINT ends the controllers after the reconciles they are in, then the Lease is given
 //! back. A lost Lease ends the process at once with an error: the next start waits its turn again.
 
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use futures::{
     Stream, StreamExt, TryStreamExt,
     future::{join_all, join3},
 };
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        apps::v1::StatefulSet,
-        batch::v1::Job,
-        core::v1::{ConfigMap, Pod, Service, ServiceAccount},
-        networking::v1::NetworkPolicy,
-        policy::v1::PodDisruptionBudget,
-        rbac::v1::{Role, RoleBinding},
-    },
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::{Role, RoleBinding},
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt,
+    Client, Config, ResourceExt,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
@@ -34,7 +31,6 @@ use kube::{
     },
 };
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, crd_files, labels};
-use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -44,17 +40,19 @@ use crate::{
     backups,
     cli::RunArgs,
     connections::Connections,
-    context::{Context, Images},
+    context::Context,
     gauges::Clusters,
     known::Known,
     lease::Election,
     migrations,
+    namespaced::Namespaced,
     reconcile::{on_error, reconcile},
     remembered::Remembered,
     requests::counted,
     reviews,
     rollouts::Rollouts,
     server::{self, Gauges, Ready},
+    spec::Images,
     telemetry, watched,
 };
 
@@ -256,34 +254,15 @@ pub async fn controller(
         .await;
 }
 
-fn api<K>(ctx: &Context, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    match namespace {
-        Some(namespace) => Api::namespaced(ctx.client.clone(), namespace),
-        None => Api::all(ctx.client.clone()),
-    }
-}
-
 /// What happens to our objects of one kind. Only their metadata is watched: what is in them is read when it
 /// is needed.
-fn children<K>(
+fn children<K: Namespaced + Send + Sync + 'static>(
     ctx: &Context,
     namespace: Option<&str>,
-) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static {
     let (known, remembered) = (ctx.known.clone(), ctx.remembered.clone());
     let ours = watcher::Config::default().labels(labels::CLUSTER);
-    watcher(api::<PartialObjectMeta<K>>(ctx, namespace), ours)
+    watcher(backups::api::<PartialObjectMeta<K>>(ctx, namespace), ours)
         .default_backoff()
         .inspect_ok(move |event| {
             known.note(event);

@@ -4,6 +4,8 @@
 //!
 //! Only clusters with a database of their own have the finalizer: an external database stays when they go.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{
@@ -18,12 +20,17 @@ use crate::{
     apply::Applied,
     context::Context,
     error::Error,
-    observe::{self, World},
+    observe,
     plan::{Elapsed, NodesStep, Plan, STOP_LIMIT, StopStep, WaitingOn, stop},
-    reconcile::{LOOK_SOON, chain},
+    spec::{Identity, Store, ValidatedCluster},
     status::{self, Decided, Report},
-    validate::{Identity, Store, ValidatedCluster, validate},
+    validate::validate,
+    words::chain,
+    world::World,
 };
+
+/// How soon a cluster is looked at again while members move slots: their steps are seen only by looking.
+pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// Kubernetes' finalizer of an object whose dependents are to stay.
 const ORPHANS: &str = "orphan";

@@ -14,7 +14,7 @@ use kube::{
 };
 use readstates_metrics::Text;
 
-use crate::validate::Identity;
+use crate::spec::Identity;
 
 /// Of the resources `K` that this process reconciles, a value of each.
 pub(crate) struct Told<K: Resource<DynamicType = ()> + 'static, T>(Arc<Mutex<Inner<K, T>>>);
@@ -117,5 +117,45 @@ impl<K: Resource<DynamicType = ()> + 'static, T> Told<K, T> {
     fn inner(&self) -> MutexGuard<'_, Inner<K, T>> {
         // Every change to it is one call: there is no half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tests of such gauges have in common.
+#[cfg(test)]
+pub(crate) mod fixtures {
+    use kube::{
+        Resource,
+        core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt},
+        runtime::{
+            reflector::{self, Store},
+            watcher::Event,
+        },
+    };
+
+    /// A watch that has reported `talk/chat`, and what has it report that this is gone.
+    pub(crate) fn watch<K>() -> (Store<PartialObjectMeta<K>>, impl FnOnce())
+    where
+        K: Resource<DynamicType = ()> + Clone + 'static,
+    {
+        let (there, mut watch) = reflector::store();
+        let object = ObjectMeta {
+            name: Some("chat".to_owned()),
+            namespace: Some("talk".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let object: PartialObjectMeta<K> = object.into_response_partial();
+        watch.apply_watcher_event(&Event::Apply(object.clone()));
+        (there, move || {
+            watch.apply_watcher_event(&Event::Delete(object));
+        })
+    }
+
+    /// The samples of `talk/chat` of the cluster `mail`, without what is the same in all.
+    pub(crate) fn samples(text: &str, prefix: &str) -> Vec<String> {
+        let of = r#"{namespace="talk",name="chat",cluster="mail""#;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .map(|line| line.replace(prefix, "").replace(of, "{"))
+            .collect()
     }
 }

@@ -1,4 +1,16 @@
-//! The last telling line of a program's output, without stack frames: it goes into conditions.
+//! What an error or a program says, in one line that fits into a condition.
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
 
 /// The last line that tells something: not blank, and no frame of a Java or Python stack.
 pub(crate) fn last_telling_line(text: &str) -> Option<&str> {

@@ -95,6 +95,7 @@ operations! {
     AdminMove = ("POST", "/admin/v1/moves", Open),
     AdminDrain = ("POST", "/admin/v1/drain", Open),
     Handoff = ("POST", "/internal/v1/handoff", Open),
+    Singles = ("POST", "/internal/v1/singles", Open),
     Unrouted = ("other", "unmatched", Open),
 }
 

@@ -174,7 +174,7 @@ impl Server {
             ring,
             peers,
         )?;
-        let forwarder = Forwarder::new(&config.member, config.tls.clone())?;
+        let forwarder = Forwarder::new(&config.member, config.tls.clone(), Arc::clone(&metrics))?;
         let (close, closed) = watch::channel(false);
         let app = App::new(
             Arc::clone(&ownership),

@@ -9,6 +9,7 @@ mod day_two;
 mod disk_node;
 mod installation;
 mod refusals;
+mod releases;
 mod removal;
 mod repairs;
 mod resilience;

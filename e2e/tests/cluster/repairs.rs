@@ -112,7 +112,7 @@ async fn is_back(cluster: &Cluster, pod: &str) -> Result<()> {
     Ok(())
 }
 
-async fn nodetool(cluster: &Cluster, pod: &str, command: &str) -> Result<String> {
+pub(crate) async fn nodetool(cluster: &Cluster, pod: &str, command: &str) -> Result<String> {
     cluster
         .kubectl(&["exec", pod, "-c", "database", "--", "nodetool", command])
         .await

@@ -88,6 +88,13 @@ fn table() -> Vec<Port> {
         port(
             7400,
             member,
+            Method::POST,
+            "/internal/v1/singles",
+            &[("in the clear", 401)],
+        ),
+        port(
+            7400,
+            member,
             Method::GET,
             "/admin/v1/status",
             &[("in the clear", 401)],
@@ -208,6 +215,7 @@ async fn a_forged_message_changes_nothing() -> Result<()> {
     let door = cluster.door("chat-0", 7400, Role::Member).await?;
     let paths = [
         "/internal/v1/handoff",
+        "/internal/v1/singles",
         "/admin/v1/drain",
         "/admin/v1/moves",
         "/v1/users/2/read-states/..%5c..%5c6",

@@ -33,7 +33,8 @@ use super::{
 };
 use crate::{
     engine::{
-        Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla, View,
+        Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla,
+        Snapshots, View,
     },
     listen::listen,
 };
@@ -124,6 +125,8 @@ struct Agent<E> {
     cleanup: Mutex<Option<RequestedJob>>,
     repair: Mutex<Option<RequestedJob>>,
     upgrade: Mutex<Option<RequestedJob>>,
+    /// Those that the steps of upgrades were about.
+    snapshots: Mutex<Snapshots>,
     /// The last ones, and when they were asked for.
     pools: Mutex<Option<Pools>>,
     /// Held while they are queried.
@@ -168,6 +171,7 @@ impl<E: Engine> Agent<E> {
             cleanup: Mutex::default(),
             repair: Mutex::default(),
             upgrade: Mutex::default(),
+            snapshots: Mutex::default(),
             pools: Mutex::default(),
             pools_asked: tokio::sync::Mutex::default(),
         }

@@ -6,7 +6,7 @@ use kube::{Api, Client, ResourceExt, api::PostParams};
 use readstates_operator_api::labels;
 
 use super::{Blocked, foreign};
-use crate::{error::Error, telemetry, validate::Identity};
+use crate::{error::Error, spec::Identity, telemetry};
 
 pub(super) async fn put(
     client: &Client,

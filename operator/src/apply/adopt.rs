@@ -2,15 +2,13 @@
 //! consented: this cluster becomes the owner. Only for objects that are not applied; the others change with the next
 //! apply.
 
-use std::fmt::Debug;
-
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
-use kube::{Api, Client, Resource, api::PostParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, api::PostParams};
 use readstates_identity::Role;
 use readstates_operator_api::ReadStateRing;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
-use crate::{error::Error, known::kind, telemetry, validate::Identity};
+use crate::{error::Error, known::kind, namespaced::Namespaced, spec::Identity, telemetry};
 
 /// Takes the ring and the Secrets over, if this cluster may.
 ///
@@ -29,14 +27,11 @@ pub async fn adopt(client: &Client, id: &Identity) -> Result<(), Error> {
     Ok(())
 }
 
-async fn one<K>(client: &Client, id: &Identity, name: &str) -> Result<(), Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Serialize,
-{
+async fn one<K: Namespaced + Serialize>(
+    client: &Client,
+    id: &Identity,
+    name: &str,
+) -> Result<(), Error> {
     let what = || format!("{} {name}", kind::<K>());
     let api: Api<K> = Api::namespaced(client.clone(), &id.namespace);
     let live = api.get_opt(name).await.map_err(|source| Error::Read {

@@ -12,10 +12,10 @@ use readstates_operator_api::labels::Component;
 use super::nodes::random;
 use crate::{
     error::Error,
-    observe::{PASSWORD_KEY, USERNAME_KEY},
+    names::{PASSWORD_KEY, USERNAME_KEY},
     plan::SecretsToMake,
+    spec::Identity,
     telemetry,
-    validate::Identity,
 };
 
 /// The role of cache pods.

@@ -14,10 +14,11 @@ use readstates_operator_api::{
 
 use crate::{
     error::Error,
-    observe::{self, AuthorityKeys, ISSUING, IdentitySeen, NEXT, OLD, Version, secret_text},
+    observe::{self, AuthorityKeys, ISSUING, NEXT, OLD, secret_text},
     plan::{AUTHORITY_VALID, IdentityStep, LEAF_VALID, missing_identity, roles},
+    spec::ValidatedCluster,
     telemetry,
-    validate::ValidatedCluster,
+    world::{IdentitySeen, Version},
 };
 
 /// The authority, then what it issues, then a last look.

@@ -11,14 +11,14 @@ use kube::{
 
 use crate::{
     admin::{AdminClient, AdminError},
-    build,
     connections::{Peer, PodClients},
     context::Context,
     error::Error,
+    names,
     plan::{MemberAction, PodRef},
     resize::{self, Answer, Trial},
+    spec::Identity,
     telemetry::{self, Action},
-    validate::Identity,
 };
 
 /// Does what was decided.
@@ -83,7 +83,7 @@ pub async fn act(
 async fn grow(ctx: &Context, id: &Identity, pod: &PodRef, memory: u64) {
     let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &id.namespace);
     let (pod, namespace) = (&pod.name, &id.namespace);
-    match resize::memory(&api, pod, build::CACHE, memory, Trial::InEarnest).await {
+    match resize::memory(&api, pod, names::CACHE, memory, Trial::InEarnest).await {
         Answer::Taken => {
             tracing::info!(pod, namespace, memory, "asked for more memory");
             telemetry::acted(Action::Grow);

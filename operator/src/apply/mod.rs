@@ -18,9 +18,7 @@ mod pod_monitors;
 mod token_review;
 mod unchanged;
 
-use std::fmt::Debug;
-
-use k8s_openapi::{NamespaceResourceScope, api::batch::v1::Job};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -29,7 +27,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateRing,
     labels::{self, Component},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 pub use self::{
     adopt::adopt,
@@ -40,12 +38,14 @@ pub use self::{
     token_review::bind_reviewers,
 };
 use crate::{
-    build::{Object, fingerprint},
     error::Error,
+    fingerprint::fingerprint,
     known::{Known, kind},
+    namespaced::Namespaced,
+    objects::Object,
     plan::JobToDelete,
+    spec::Identity,
     telemetry,
-    validate::Identity,
 };
 
 pub use self::members::act;
@@ -190,19 +190,12 @@ async fn create_ring(
     }
 }
 
-async fn apply_one<K>(
+async fn apply_one<K: Namespaced + Serialize>(
     client: &Client,
     known: &Known,
     id: &Identity,
     desired: &K,
-) -> Result<Option<Blocked>, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Serialize,
-{
+) -> Result<Option<Blocked>, Error> {
     let name = desired.name_any();
     let hash = hash(desired);
     if known.holds::<K>(&id.namespace, &name, &hash) {
@@ -261,10 +254,7 @@ where
 }
 
 /// The hash of what an object says, whatever it was decided by.
-fn hash<K>(desired: &K) -> String
-where
-    K: Resource<DynamicType = ()> + Clone + Serialize,
-{
+fn hash<K: Resource<DynamicType = ()> + Clone + Serialize>(desired: &K) -> String {
     let mut desired = desired.clone();
     desired.meta_mut().resource_version = None;
     fingerprint(&desired)
@@ -272,10 +262,11 @@ where
 
 /// The object as it is sent: with the hash of its content, and bound to the live object that was
 /// looked at, so that one that has taken its place meanwhile is not overwritten.
-fn wish<K>(desired: &K, live: Option<&K>, hash: &str) -> serde_json::Result<serde_json::Value>
-where
-    K: Resource<DynamicType = ()> + Clone + Serialize,
-{
+fn wish<K: Resource<DynamicType = ()> + Clone + Serialize>(
+    desired: &K,
+    live: Option<&K>,
+    hash: &str,
+) -> serde_json::Result<serde_json::Value> {
     let mut desired = desired.clone();
     desired.meta_mut().resource_version = None;
     desired

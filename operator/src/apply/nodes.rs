@@ -3,16 +3,12 @@
 
 use std::{fmt::Write as _, fs::File, io::Read};
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{PersistentVolumeClaim, Pod},
-};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use readstates_operator_api::labels;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::{
@@ -20,9 +16,10 @@ use crate::{
     connections::PodClients,
     error::Error,
     known::kind,
-    observe::Token,
+    namespaced::Namespaced,
     plan::{DatabaseTrouble, Growth, Named, NodesStep, Order},
-    validate::Identity,
+    spec::Identity,
+    world::Token,
 };
 
 /// Bytes of randomness in a password.
@@ -159,13 +156,11 @@ pub(super) fn random() -> std::io::Result<String> {
     }))
 }
 
-async fn delete<K>(client: &Client, id: &Identity, meant: &[Named]) -> Result<(), Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned,
-{
+async fn delete<K: Namespaced>(
+    client: &Client,
+    id: &Identity,
+    meant: &[Named],
+) -> Result<(), Error> {
     let api: Api<K> = Api::namespaced(client.clone(), &id.namespace);
     for Named { name, uid } in meant {
         let params = DeleteParams::default().preconditions(Preconditions {

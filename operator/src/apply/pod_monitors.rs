@@ -7,7 +7,7 @@ use kube::{
 };
 
 use super::{Blocked, apply_one};
-use crate::{error::Error, known::Known, pod_monitor::PodMonitor, validate::Identity};
+use crate::{error::Error, known::Known, pod_monitor::PodMonitor, spec::Identity};
 
 /// Makes PodMonitors what is wanted. `before`: what it said last; `None` when it has never made any, and then none has to
 /// be looked for.

@@ -9,7 +9,7 @@ use kube::{
 use readstates_operator_api::labels;
 
 use super::{unchanged, wish};
-use crate::{build, error::Error, telemetry, validate::Identity};
+use crate::{error::Error, objects, spec::Identity, telemetry};
 
 /// Binds the cache pods of the cluster to the role. `Some`: why that cannot be, and what to do.
 ///
@@ -32,7 +32,7 @@ pub async fn bind_reviewers(
         Err(refused) => return Ok(Some(refused)),
     };
     let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    let desired = build::token_review_binding(id, &role);
+    let desired = objects::token_review_binding(id, &role);
     let name = desired.name_any();
     let live = match read(&bindings, &name).await? {
         Ok(live) => live,

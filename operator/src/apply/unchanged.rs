@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::validate::Amount;
+use crate::spec::Amount;
 
 /// Lists whose elements have a key: others may add elements of their own, and the order is not ours
 /// to demand. (The same keys server-side apply merges them by.)

@@ -6,7 +6,7 @@ use readstates_metrics::Text;
 use readstates_operator_api::{ReadStateBackupSchedule, ReadStateBackupScheduleStatus};
 
 use super::status::is_degraded;
-use crate::{told::Told, validate::Identity};
+use crate::{spec::Identity, told::Told};
 
 /// The schedules that this process reconciles.
 #[derive(Clone, Debug, Default)]
@@ -75,42 +75,30 @@ impl Schedules {
 
 #[cfg(test)]
 mod tests {
-    use kube::{
-        core::{ObjectMeta, PartialObjectMetaExt},
-        runtime::{reflector, watcher::Event},
-    };
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::id;
+    use crate::{
+        fixtures::id,
+        told::fixtures::{samples, watch},
+    };
 
     fn lines(schedules: &Schedules, now: &str) -> Vec<String> {
         let text = schedules.render(now.parse().unwrap());
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        lines.map(str::to_owned).collect()
+        samples(&text, "readstates_backup_")
     }
 
     #[test]
     fn the_age_of_the_last_good_backup_grows_until_its_schedule_is_gone() {
         let schedules = Schedules::default();
-        let (there, mut watch) = reflector::store();
+        let (there, delete) = watch();
         schedules.add(there);
-        let object = ObjectMeta {
-            name: Some("chat".to_owned()),
-            namespace: Some("talk".to_owned()),
-            ..ObjectMeta::default()
-        };
-        let object: PartialObjectMeta<ReadStateBackupSchedule> = object.into_response_partial();
-        watch.apply_watcher_event(&Event::Apply(object.clone()));
         let created = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut status = ReadStateBackupScheduleStatus::default();
         schedules.tell(&id(), "mail", created, &status);
         assert_eq!(
             lines(&schedules, "2026-01-01T00:01:00Z"),
-            [
-                r#"readstates_backup_age_seconds{namespace="talk",name="chat",cluster="mail"} 60"#,
-                r#"readstates_backup_degraded{namespace="talk",name="chat",cluster="mail"} 0"#,
-            ]
+            ["age_seconds{} 60", "degraded{} 0",]
         );
         let made = json!({ "finished": "2026-01-01T00:02:00Z" });
         status.last_backup = Some(serde_json::from_value(made.clone()).unwrap());
@@ -124,12 +112,12 @@ mod tests {
         assert_eq!(
             lines(&schedules, "2026-01-01T00:02:30Z"),
             [
-                r#"readstates_backup_age_seconds{namespace="talk",name="chat",cluster="mail"} 30"#,
-                r#"readstates_backup_verified_age_seconds{namespace="talk",name="chat",cluster="mail"} 30"#,
-                r#"readstates_backup_degraded{namespace="talk",name="chat",cluster="mail"} 1"#,
+                "age_seconds{} 30",
+                "verified_age_seconds{} 30",
+                "degraded{} 1",
             ]
         );
-        watch.apply_watcher_event(&Event::Delete(object));
+        delete();
         assert_eq!(lines(&schedules, "2026-01-01T00:02:30Z"), [""; 0]);
     }
 }

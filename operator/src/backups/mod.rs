@@ -11,7 +11,7 @@ mod gauges;
 mod status;
 pub(crate) mod work;
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, future::join};
 use jiff::Timestamp;
@@ -33,22 +33,23 @@ use readstates_operator_api::{
     BackupPhase, ReadStateBackup, ReadStateBackupSchedule,
     labels::{self, Component},
 };
-use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 pub use self::gauges::Schedules;
 pub(crate) use self::status::{degraded, is_degraded, publish, refused, since};
 use crate::{
     apply,
-    build::{self, Object},
     context::Context,
     error::Error,
     known::Known,
+    namespaced::Namespaced,
+    objects::{self, Object},
     observe,
     plan::{self, BackupStep, Obstacle, ScheduleSeen},
-    reconcile::chain,
-    telemetry,
-    validate::{BackupOwner, InvalidSpec, ValidatedSchedule, validate_backup, validate_schedule},
+    spec::{BackupOwner, ValidatedSchedule},
+    telemetry, templates,
+    validate::{InvalidSpec, validate_backup, validate_schedule},
+    words::chain,
 };
 
 /// How often a backup that is not done is looked at: what it waits for tells no watch of it.
@@ -94,16 +95,10 @@ pub async fn controllers(
 
 /// Only their metadata is watched: one that this operator cannot read, written for a later release, keeps no other from
 /// being looked after.
-pub(crate) fn trigger<K>(ctx: &Context, namespace: Option<&str>) -> Controller<PartialObjectMeta<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+pub(crate) fn trigger<K: Namespaced + Send + Sync + 'static>(
+    ctx: &Context,
+    namespace: Option<&str>,
+) -> Controller<PartialObjectMeta<K>> {
     let (reader, writer) = reflector::store();
     let events = watcher(
         api::<PartialObjectMeta<K>>(ctx, namespace),
@@ -119,19 +114,10 @@ where
 }
 
 /// What happens to what makes backups.
-pub(crate) fn children<K>(
+pub(crate) fn children<K: Namespaced + Send + Sync + 'static>(
     ctx: &Context,
     namespace: Option<&str>,
-) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+) -> impl Stream<Item = watcher::Result<PartialObjectMeta<K>>> + Send + 'static {
     let ours = format!("{}={}", labels::COMPONENT, Component::Backup);
     let ours = watcher::Config::default().labels(&ours);
     watcher(api::<PartialObjectMeta<K>>(ctx, namespace), ours)
@@ -187,13 +173,13 @@ pub async fn reconcile_backup(
     };
     let policy = || {
         let (name, cluster) = (owner.job(), &backup.spec.cluster);
-        Object::NetworkPolicy(Box::new(build::backup_network_policy(
+        Object::NetworkPolicy(Box::new(objects::backup_network_policy(
             &owner, name, cluster,
         )))
     };
     let objects = match (&step, &place) {
         (BackupStep::Make(cluster), Ok(place)) => {
-            let job = build::backup_job(cluster, &owner, place);
+            let job = templates::backup_job(cluster, &owner, place);
             vec![policy(), Object::Job(Box::new(job))]
         }
         (BackupStep::Running { .. }, _) => vec![policy()],
@@ -287,8 +273,8 @@ async fn carry_out(
         }
     };
     let (name, of) = (owner.policy(), &schedule.cluster);
-    let policy = build::backup_network_policy(owner, name, of);
-    let cron_jobs = build::backup_cron_jobs(&cluster, owner, schedule).into_iter();
+    let policy = objects::backup_network_policy(owner, name, of);
+    let cron_jobs = templates::backup_cron_jobs(&cluster, owner, schedule).into_iter();
     let objects: Vec<_> = [Object::NetworkPolicy(Box::new(policy))]
         .into_iter()
         .chain(cron_jobs.map(|cron_job| Object::CronJob(Box::new(cron_job))))
@@ -302,13 +288,10 @@ async fn carry_out(
 }
 
 /// The object itself, as it is now; `None` when it is gone or on its way out: owners take their objects along.
-async fn read<K>(ctx: &Context, known: &PartialObjectMeta<K>) -> Result<Option<K>, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned,
-{
+async fn read<K: Namespaced>(
+    ctx: &Context,
+    known: &PartialObjectMeta<K>,
+) -> Result<Option<K>, Error> {
     let namespace = known
         .namespace()
         .ok_or(Error::Nameless { field: "namespace" })?;

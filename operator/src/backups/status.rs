@@ -1,13 +1,9 @@
 //! What became of a backup or of a schedule, in conditions and events. A status is written only when it differs.
 
-use std::fmt::Debug;
-
 use jiff::Timestamp;
-use k8s_openapi::{
-    NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Condition as Metav1Condition,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as Metav1Condition;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, ResourceExt,
     api::{Patch, PatchParams},
     runtime::events::{Event, EventType, Recorder},
 };
@@ -20,15 +16,16 @@ use readstates_operator_api::{
     },
     labels,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{
     apply::{Applied, Blocked},
     context::Context,
     error::Error,
+    namespaced::Namespaced,
     plan::{BackupResults, BackupStep, Obstacle, overdue},
-    validate::{BackupOwner, ValidatedSchedule},
+    spec::{BackupOwner, ValidatedSchedule},
 };
 
 /// The status of a backup.
@@ -247,10 +244,7 @@ pub(crate) async fn publish<K, S>(
     conditions: fn(&S) -> &Vec<Metav1Condition>,
 ) -> Result<(), Error>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned,
+    K: Namespaced,
     S: PartialEq + Serialize,
 {
     if before == Some(status) {

@@ -1,36 +1,26 @@
 //! What is done to a Job or CronJob that is there. One that is gone needs nothing done.
 
-use std::fmt::Debug;
-
-use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Resource,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use readstates_operator_api::labels;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::api;
-use crate::{context::Context, error::Error, validate::BackupOwner};
+use crate::{context::Context, error::Error, namespaced::Namespaced, spec::BackupOwner};
 
 /// Has it begin nothing, or go on. Kubernetes ends the pods of a suspended Job, and makes others when it goes on; a
 /// CronJob begins no Jobs, and the next one that is applied takes that back.
 ///
 /// # Errors
 /// When the API server does not take it.
-pub(crate) async fn suspend<K>(
+pub(crate) async fn suspend<K: Namespaced>(
     ctx: &Context,
     owner: &BackupOwner,
     name: &str,
     suspend: bool,
-) -> Result<(), Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned,
-{
+) -> Result<(), Error> {
     let api: Api<K> = api(ctx, Some(&owner.id.namespace));
     let params = PatchParams {
         field_manager: Some(labels::MANAGER.to_owned()),
@@ -45,18 +35,12 @@ where
 ///
 /// # Errors
 /// When the API server does not take it.
-pub(crate) async fn delete<K>(
+pub(crate) async fn delete<K: Namespaced>(
     ctx: &Context,
     owner: &BackupOwner,
     (name, uid): (&str, &str),
     params: DeleteParams,
-) -> Result<(), Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned,
-{
+) -> Result<(), Error> {
     let api: Api<K> = api(ctx, Some(&owner.id.namespace));
     let params = params.preconditions(Preconditions {
         uid: Some(uid.to_owned()),

@@ -1,15 +1,17 @@
 //! Database engines, as the agent beside them queries them: one trait, one module for each engine. The differences in
-//! the objects built for an engine are in `build::database`, one module each as well.
+//! the objects built for an engine are in `templates::database`, one module each as well.
 
 mod cassandra;
 mod pools;
 mod report;
 mod scylla;
+mod snapshots;
 
 use std::{future::Future, net::IpAddr};
 
 use thiserror::Error;
 
+pub(crate) use self::snapshots::Snapshots;
 pub use self::{
     cassandra::Cassandra,
     pools::{Pool, Pools},

@@ -20,11 +20,12 @@ use serde_json::json;
 use super::{Moves, delete, status};
 use crate::{
     backups::publish,
-    build::MOVING_TO,
     context::Context,
     error::Error,
-    observe::{self, JobOutcome, MoveJob, MoveJobs},
-    validate::BackupOwner,
+    names::MOVING_TO,
+    observe,
+    spec::BackupOwner,
+    world::{JobOutcome, MoveJob, MoveJobs},
 };
 
 const LOOK_SOON: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use kube::{core::PartialObjectMeta, runtime::reflector::Store};
 use readstates_metrics::Text;
 use readstates_operator_api::{MigrationPhase, ReadStateMigration, ReadStateMigrationStatus};
 
-use crate::{backups::is_degraded, told::Told, validate::Identity};
+use crate::{backups::is_degraded, spec::Identity, told::Told};
 
 /// The moves that this process reconciles.
 #[derive(Clone, Debug, Default)]
@@ -102,22 +102,17 @@ fn is_at_work(phase: MigrationPhase) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube::{
-        core::{ObjectMeta, PartialObjectMetaExt},
-        runtime::{reflector, watcher::Event},
-    };
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::id;
+    use crate::{
+        fixtures::id,
+        told::fixtures::{samples, watch},
+    };
 
     fn lines(moves: &Moves, now: &str) -> Vec<String> {
         let text = moves.render(now.parse().unwrap());
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let of = r#"{namespace="talk",name="chat",cluster="mail""#;
-        lines
-            .map(|line| line.replace("readstates_migration_", "").replace(of, "{"))
-            .collect()
+        samples(&text, "readstates_migration_")
     }
 
     fn status(status: Value) -> ReadStateMigrationStatus {
@@ -127,15 +122,8 @@ mod tests {
     #[test]
     fn a_move_is_told_by_its_phase_and_the_age_of_its_progress_until_it_is_gone() {
         let moves = Moves::default();
-        let (there, mut watch) = reflector::store();
+        let (there, delete) = watch();
         moves.add(there);
-        let object = ObjectMeta {
-            name: Some("chat".to_owned()),
-            namespace: Some("talk".to_owned()),
-            ..ObjectMeta::default()
-        };
-        let object: PartialObjectMeta<ReadStateMigration> = object.into_response_partial();
-        watch.apply_watcher_event(&Event::Apply(object.clone()));
         let copying = status(json!({
             "phase": "Copying", "progressed": "2026-01-01T00:00:00Z",
             "progress": {
@@ -172,7 +160,7 @@ mod tests {
                 "degraded{} 1",
             ]
         );
-        watch.apply_watcher_event(&Event::Delete(object));
+        delete();
         assert_eq!(lines(&moves, "2026-01-01T00:01:00Z"), [""; 0]);
     }
 }

@@ -39,13 +39,15 @@ pub use self::gauges::Moves;
 use crate::{
     apply,
     backups::{api, children, on_error, publish, trigger, work},
-    build::{self, Object},
     context::Context,
     error::Error,
     known::Known,
+    objects::{self, Object},
     observe,
     plan::{self, MigrationAction, MigrationPlan, MoveInput, MoveRecord},
-    validate::{BackupOwner, InvalidSpec, ValidatedMigration, validate_migration},
+    spec::{BackupOwner, ValidatedMigration},
+    templates,
+    validate::{InvalidSpec, validate_migration},
 };
 
 /// How often a move that is not over is looked at.
@@ -227,8 +229,8 @@ async fn act(
         MigrationAction::Wait | MigrationAction::Record => {}
         MigrationAction::Make { ends, ahead } => {
             let source = ends.source.clone().asked_of(&ctx.namespace, None, None);
-            let policy = build::move_network_policy(&source, owner);
-            let job = build::move_job(ends, owner, valid, *ahead);
+            let policy = objects::move_network_policy(&source, owner);
+            let job = templates::move_job(ends, owner, valid, *ahead);
             let objects = [
                 Object::NetworkPolicy(Box::new(policy)),
                 Object::Job(Box::new(job)),

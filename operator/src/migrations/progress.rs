@@ -8,9 +8,9 @@ use std::{
 use readstates_api::admin::MigrationProgress;
 
 use crate::{
-    build::ports,
     context::Context,
-    observe::{JobOutcome, MigrationSeen, MoveJob},
+    names::ports,
+    world::{JobOutcome, MigrationSeen, MoveJob},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use crate::{
     apply::Applied,
     backups::{degraded, refused, since},
     plan::{MigrationPlan, MoveRecord},
-    validate::BackupOwner,
+    spec::BackupOwner,
 };
 
 /// What one reconcile came to.

@@ -9,26 +9,16 @@ use kube::Client;
 use readstates_operator_api::{AccessSpec, CallerSpec, TokenSecretRef};
 
 use super::credentials::{self, Content};
-use crate::{error::Error, validate::Identity};
+use crate::{
+    error::Error,
+    spec::Identity,
+    world::{TokenProblem, Tokens},
+};
 
 /// Characters of the shortest token that is taken: less could be guessed from its hash.
 const SHORTEST: usize = 16;
 /// Before a key: the one that is about to be replaced.
 const PREVIOUS: &str = "previous-";
-
-/// What was seen of the tokens of a caller that is to have one: their hashes, never empty.
-pub type Tokens = Result<Vec<String>, TokenProblem>;
-
-/// Why there is no token of a caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenProblem {
-    /// There is no such Secret.
-    NoSecret,
-    /// It lacks the key, or there is nothing under it.
-    NoKey,
-    /// What is there could be guessed.
-    TooShort,
-}
 
 pub(super) async fn observe(
     client: &Client,

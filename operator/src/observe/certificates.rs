@@ -11,33 +11,9 @@ use crate::{
     cert_manager::Certificate,
     certificates::{self, CA, CERTIFICATE, Host, KEY, Pems},
     error::Error,
-    validate::Identity,
+    spec::Identity,
+    world::CertificatesSeen,
 };
-
-/// A Secret with certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificatesSeen {
-    /// There is no such Secret.
-    Absent {
-        /// What cert-manager says of it, where it is to make it.
-        words: Option<String>,
-    },
-    /// It lacks these keys.
-    Incomplete(Vec<&'static str>),
-    /// What it holds cannot be used, for this reason.
-    Broken(String),
-    /// There is no way to cert-manager, for this reason.
-    NoManager(String),
-    /// It has what is needed.
-    Complete {
-        /// Changes whenever what members show changes.
-        mark: String,
-        /// Whether there is a certificate to show to an external database.
-        client: bool,
-        /// When the first of them expires.
-        expires: Option<Timestamp>,
-    },
-}
 
 pub(super) async fn observe(
     client: &Client,

@@ -11,8 +11,12 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use readstates_operator_api::labels;
 
-use super::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen, growth, super_disks};
-use crate::{build, words::last_telling_line};
+use super::{growth, super_disks};
+use crate::{
+    names, templates,
+    words::last_telling_line,
+    world::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen},
+};
 
 /// The label in which a StatefulSet's pod says which template it was made from.
 const REVISION: &str = "controller-revision-hash";
@@ -63,12 +67,12 @@ fn claim_size(spec: &StatefulSetSpec) -> Option<Quantity> {
 /// Whether it was made with an identity: the volume with the certificates is there.
 fn has_identity(pod: &PodSpec) -> bool {
     let mut volumes = pod.volumes.iter().flatten();
-    volumes.any(|v| v.name == build::IDENTITY)
+    volumes.any(|v| v.name == names::IDENTITY)
 }
 
 fn has_agent(pod: &PodSpec) -> bool {
     let mut first = pod.init_containers.iter().flatten();
-    first.any(|c| c.name == build::AGENT)
+    first.any(|c| c.name == names::AGENT)
 }
 
 pub(super) fn pod(pod: &Pod) -> PodSeen {
@@ -103,22 +107,22 @@ fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
 
 /// The main container of a cache or database pod: others are the user's, or a webhook's.
 fn ours(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    containers(status).filter(|c| build::MAIN_CONTAINERS.contains(&c.name.as_str()))
+    containers(status).filter(|c| names::MAIN_CONTAINERS.contains(&c.name.as_str()))
 }
 
 /// What its node has set aside for it. A kubelet that does not say, or that has not begun, has given what the pod was made
 /// with; whether it has given what was asked for later is not known.
 fn memory(pod: &Pod) -> Option<u64> {
     let given = pod.status.as_ref().and_then(|status| {
-        let own = containers(status).find(|c| c.name == build::CACHE)?;
-        build::memory_of(own.resources.as_ref()?)
+        let own = containers(status).find(|c| c.name == names::CACHE)?;
+        templates::memory_of(own.resources.as_ref()?)
     });
     given.or_else(|| {
         let as_made = growth::since(pod).is_none();
         pod.spec
             .as_ref()
             .filter(|_| as_made)
-            .and_then(build::cache_memory)
+            .and_then(templates::cache_memory)
     })
 }
 
@@ -220,7 +224,7 @@ pub(super) fn job(job: &Job, pods: &[Pod]) -> Option<JobSeen> {
     Some(JobSeen {
         uid,
         outcome,
-        makes: build::made_by_job(job),
+        makes: templates::made_by_job(job),
     })
 }
 

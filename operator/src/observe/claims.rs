@@ -19,29 +19,11 @@ use kube::{
 };
 use readstates_operator_api::labels::{self, COPY_OF, Component};
 
-use crate::{error::Error, validate::Identity};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimSeen {
-    pub uid: String,
-    /// Whether there is a volume behind it.
-    pub bound: bool,
-    /// UID of the claim that it was made from, where that is known.
-    pub copy_of: Option<String>,
-    /// What its volume has of what was asked for.
-    pub size: ClaimSize,
-}
-
-/// The size of a claim, as Kubernetes writes quantities.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimSize {
-    /// What is asked for.
-    pub requested: Option<String>,
-    /// What there is; less than requested while the volume or its filesystem grows.
-    pub capacity: Option<String>,
-    /// How far that is, or what the driver has against it.
-    pub words: Option<String>,
-}
+use crate::{
+    error::Error,
+    spec::Identity,
+    world::{ClaimSeen, ClaimSize},
+};
 
 /// Claims of database pods, by name. `with_sources`: it is asked, too, what they were made from.
 pub(super) async fn claims(

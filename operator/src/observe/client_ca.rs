@@ -3,7 +3,6 @@
 //! When the source is missing or invalid, callers with certificates are refused by the access file. Cache pods keep the
 //! last valid CA file, because TLS does not start without one.
 
-use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Secret},
@@ -15,19 +14,10 @@ use super::{
     certificates::{self, Which},
     credentials,
 };
-use crate::{certificates::check_ca, error::Error, validate::Identity};
-
-/// The key of the Secret for cache pods under which the CAs are.
-pub(crate) const CLIENT_CA_FILE: &str = "client-ca.crt";
-
-/// The CAs of clients' certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientCaSeen {
-    /// The CAs for cache pods, in PEM form: those of the spec's source, or else the last valid ones; `None`: neither.
-    pub pem: Option<String>,
-    /// When the last of what the spec names expires, or why it cannot be used.
-    pub source: Result<Option<Timestamp>, String>,
-}
+use crate::{
+    certificates::check_ca, error::Error, names::CLIENT_CA_FILE, spec::Identity,
+    world::ClientCaSeen,
+};
 
 pub(super) async fn observe(
     client: &Client,

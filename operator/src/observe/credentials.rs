@@ -8,27 +8,15 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client};
 use readstates_operator_api::DatabaseSpec;
 
-use crate::{error::Error, validate::Identity};
-
-/// The key of the user's name in a Secret with a login.
-pub const USERNAME_KEY: &str = "username";
-pub const PASSWORD_KEY: &str = "password";
-/// Keys that a Secret with a login must have.
-pub const SECRET_KEYS: [&str; 2] = [USERNAME_KEY, PASSWORD_KEY];
+use crate::{
+    error::Error,
+    names::{PASSWORD_KEY, SECRET_KEYS},
+    spec::Identity,
+    world::SecretSeen,
+};
 
 /// Bytes of the mark that are kept.
 const MARK_BYTES: usize = 8;
-
-/// A Secret with a login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretSeen {
-    /// There is no such Secret.
-    Absent,
-    /// It lacks these keys.
-    Incomplete(Vec<&'static str>),
-    /// It has what is needed.
-    Complete,
-}
 
 /// What was seen of the Secrets.
 #[derive(Default)]
@@ -122,6 +110,7 @@ fn mark(superuser: &ByteString, login: &Content) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::USERNAME_KEY;
 
     fn login(user: &str, password: &str) -> Content {
         [(USERNAME_KEY, user), (PASSWORD_KEY, password)]

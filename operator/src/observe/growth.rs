@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::{Api, Client, ResourceExt};
 
-use super::{PodSeen, StatefulSetSeen, children};
+use super::children;
 use crate::{
-    build,
+    names,
     resize::{self, Answer, Trial},
-    validate::Identity,
+    spec::Identity,
+    templates,
+    world::{Growth, PodSeen, StatefulSetSeen},
 };
 
 /// What the kubelet says of a change that it has not made.
@@ -20,24 +22,6 @@ const PENDING: &str = "PodResizePending";
 const IN_PROGRESS: &str = "PodResizeInProgress";
 /// The node can never do it.
 const INFEASIBLE: &str = "Infeasible";
-
-/// How a pod that runs can get the memory that its StatefulSet's template asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Growth {
-    /// The API server would take it.
-    Possible,
-    /// It was asked for, and the node has not given it yet.
-    Asked {
-        /// When, if anything tells.
-        since: Option<Timestamp>,
-        /// What the node says.
-        words: Option<String>,
-    },
-    /// It cannot be asked for now, for this reason.
-    NotNow(String),
-    /// Only by another pod, for this reason.
-    Refused(String),
-}
 
 /// The pods; of each that has to grow, how it can.
 pub(super) async fn observe(
@@ -63,7 +47,7 @@ pub(super) async fn observe(
 /// Bytes that the pods of its template ask for.
 fn memory(set: &StatefulSetSeen) -> Option<u64> {
     let spec = set.template.as_ref()?.spec.as_ref()?;
-    build::cache_memory(spec)
+    templates::cache_memory(spec)
 }
 
 fn lacks_memory_alone(pod: &PodSeen, set: &StatefulSetSeen, wanted: u64) -> bool {
@@ -76,14 +60,14 @@ fn lacks_memory_alone(pod: &PodSeen, set: &StatefulSetSeen, wanted: u64) -> bool
 
 /// `None` of a pod that is not ready and was not asked: what it lacks, another may have.
 async fn growth(api: &Api<Pod>, pod: &Pod, seen: &PodSeen, wanted: u64) -> Option<Growth> {
-    if pod.spec.as_ref().and_then(build::cache_memory) == Some(wanted) {
+    if pod.spec.as_ref().and_then(templates::cache_memory) == Some(wanted) {
         return Some(asked(pod));
     }
     if !seen.ready {
         return None;
     }
     let name = pod.name_any();
-    let answer = resize::memory(api, &name, build::CACHE, wanted, Trial::DryRun).await;
+    let answer = resize::memory(api, &name, names::CACHE, wanted, Trial::DryRun).await;
     Some(match answer {
         Answer::Taken => Growth::Possible,
         Answer::Refused(why) => Growth::Refused(why),

@@ -1,7 +1,7 @@
 //! The nodes of a database: claims and what their agents say. In: pods. Out: plain values. An agent that does
 //! not answer is unknown, and no error.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,46 +10,21 @@ use readstates_operator_api::{
     DatabaseNodeState, DatabaseUpgrade, DatabaseUpgradeStage, ReadStateCluster,
 };
 
-use super::{
-    PodSeen, Seen, StatefulSetSeen,
-    claims::{self, ClaimSeen},
-};
+use super::claims;
 use crate::{
     agents::Agents,
     connections::PodClients,
-    engine::{Facts, Phase, Report},
+    engine::{Phase, Report},
     error::Error,
-    validate::Identity,
+    names::TOKEN_KEY,
+    spec::Identity,
+    world::{Nodes, PodSeen, Seen, StatefulSetSeen, Token},
 };
 
 /// How old an answer may be while nothing happens: a fresh one has its price.
 const AT_REST: Duration = Duration::from_mins(1);
 /// And while something does: every step is decided by what was so a moment ago.
 const BUSY: Duration = Duration::from_secs(3);
-
-/// The nodes of the database of one cluster.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Nodes {
-    /// What the agents said, by pod name. A pod that is missing here was not asked.
-    pub reports: BTreeMap<String, Seen<Report>>,
-    /// What must be known for a node to join or leave or get another release, by the name of the pod that was asked; asked only where one may
-    /// have to.
-    pub facts: BTreeMap<String, Seen<Facts>>,
-    /// Claims of database pods, by name.
-    pub claims: BTreeMap<String, ClaimSeen>,
-    /// The token that agents take orders by.
-    pub token: Option<Token>,
-}
-
-/// A secret that no log shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(pub String);
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
 
 /// Agents, and how they are reached.
 pub(super) struct Asked<'a> {
@@ -195,6 +170,3 @@ async fn token(client: &Client, id: &Identity) -> Result<Option<Token>, Error> {
         .filter(|token| !token.is_empty())
         .map(Token))
 }
-
-/// The key of the token in its Secret.
-pub const TOKEN_KEY: &str = "token";

@@ -3,53 +3,23 @@
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, Client, api::ListParams};
-use readstates_operator_api::{
-    BackupPhase, ReadStateBackup, ReadStateCluster, RestorePhase, RestoreStatus,
-};
+use readstates_operator_api::{BackupPhase, ReadStateBackup, ReadStateCluster};
 
-use super::{Run, backups, children, children::of_job, ring::RingSeen};
+use super::{
+    backups,
+    children::{self, of_job},
+};
 use crate::{
-    build::{self, RESTORE},
     error::Error,
-    validate::{Identity, RestoreSource, RestoreWish, restore_wish, validate_backup},
+    names::RESTORE,
+    spec::{Identity, RestoreSource, RestoreWish},
+    templates,
+    validate::{restore_wish, validate_backup},
+    world::{RestoreJob, RestoreSeen, RingSeen},
 };
 
 /// Exit codes after which another attempt ends the same: wrong usage, refused, damaged.
 const FINAL: [i32; 3] = [2, 3, 4];
-
-/// What was seen of the restore that a cluster is to begin with.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RestoreSeen {
-    /// What the status has on record.
-    pub record: Option<RestoreStatus>,
-    /// Which backup and where, or why that is not known. None: nothing is looked for.
-    pub source: Option<Result<RestoreSource, String>>,
-    /// What is wrong with each Secret of the place.
-    pub lacking: Vec<String>,
-    /// Its Jobs, newest first.
-    pub jobs: Vec<RestoreJob>,
-}
-
-/// A Job that restores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreJob {
-    /// Its UID, so that a deletion means this one.
-    pub uid: String,
-    pub run: Run,
-    /// How many pods it has had, with the one at work.
-    pub attempts: i32,
-    /// Whether another attempt would end the same, if it failed.
-    pub is_final: bool,
-}
-
-impl RestoreSeen {
-    /// Whether everything was restored, as far as it is on record.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.phase == RestorePhase::Restored)
-    }
-}
 
 /// Reads what a restore needs, if one is still to be done.
 ///
@@ -121,7 +91,7 @@ fn made(backup: &ReadStateBackup, name: &str) -> Result<RestoreSource, String> {
 }
 
 async fn jobs(client: &Client, id: &Identity) -> Result<Vec<RestoreJob>, Error> {
-    let ours = ListParams::default().labels(&build::restore_selector(id));
+    let ours = ListParams::default().labels(&templates::restore_selector(id));
     let failed = |source| Error::Read {
         what: format!("the Jobs that restore {}", id.name),
         source,

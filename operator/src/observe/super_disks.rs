@@ -6,36 +6,24 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::{PodSeen, nodes::Asked};
-use crate::{build, super_disk::SuperDiskSeen};
-
-/// How far the disk's containers of a pod have come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskStage {
-    /// They have not been started.
-    Before,
-    /// The disk is being put together.
-    Assembling,
-    /// The one that should be running ended like this.
-    Ended {
-        status: i32,
-        /// Its last words.
-        said: String,
-    },
-    AgentRuns,
-}
+use super::nodes::Asked;
+use crate::{
+    names,
+    super_disk::SuperDiskSeen,
+    world::{DiskStage, PodSeen},
+};
 
 /// `None` for a pod without a super-disk.
 pub(super) fn stage(pod: &Pod) -> Option<DiskStage> {
     let containers = pod.spec.as_ref()?.init_containers.iter().flatten();
     containers
         .into_iter()
-        .find(|c| c.name == build::DISK_AGENT)?;
+        .find(|c| c.name == names::DISK_AGENT)?;
     let status = |name: &str| {
         let all = pod.status.as_ref()?.init_container_statuses.as_ref()?;
         all.iter().find(|c| c.name == name)
     };
-    let (disk, agent) = (status(build::DISK), status(build::DISK_AGENT));
+    let (disk, agent) = (status(names::DISK), status(names::DISK_AGENT));
     let ran = |container: &ContainerStatus| {
         container
             .state

@@ -3,7 +3,7 @@
 use kube::{Api, Client, ResourceExt};
 use readstates_operator_api::{ReadStateCluster, VolumesOf};
 
-use super::{Seen, members::words};
+use crate::{words::chain, world::Seen};
 
 /// Looks, until as many nodes are on record as are wanted: from then on each pod is told which node it is.
 pub(super) async fn observe(client: &Client, cluster: &ReadStateCluster) -> Option<Seen<bool>> {
@@ -25,6 +25,6 @@ pub(super) async fn observe(client: &Client, cluster: &ReadStateCluster) -> Opti
     Some(match found {
         // A cluster may well start with the volumes of an earlier one of its own name.
         Ok(found) => Seen::Known(found.is_some_and(|one| one.uid() != cluster.uid())),
-        Err(error) => Seen::Unknown(words(&error)),
+        Err(error) => Seen::Unknown(chain(&error)),
     })
 }

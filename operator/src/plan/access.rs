@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, fmt};
 use readstates_operator_api::{TokenSecretRef, Verb};
 
 use crate::{
-    observe::{TokenProblem, World},
-    validate::{Caller, ValidatedCluster},
+    spec::{Caller, ValidatedCluster},
+    world::{TokenProblem, World},
 };
 
 /// What cache pods are told.

@@ -11,10 +11,11 @@ use readstates_operator_api::{
 };
 
 use crate::{
-    build::{self, CREATE, PRUNE, VERIFY},
-    context::Images,
-    observe::{CertificatesSeen, CronJobSeen, JobOutcome, Run, Said, SecretSeen, SourceSeen, Told},
-    validate::{Certificates, Identity, Login, Store, ValidatedCluster, validate},
+    names::{CREATE, PRUNE, VERIFY},
+    spec::{Certificates, Identity, Images, Login, Store, ValidatedCluster},
+    templates,
+    validate::validate,
+    world::{CertificatesSeen, CronJobSeen, JobOutcome, Run, Said, SecretSeen, SourceSeen, Told},
 };
 
 /// Why no backup can be made now.
@@ -100,7 +101,7 @@ pub fn backup_source(
         return Err(away("is being restored"));
     }
     let schema = status.and_then(|s| s.schema.as_ref()).map(|s| &s.store);
-    if schema != build::wanted_store(&valid).as_ref() {
+    if schema != templates::wanted_store(&valid).as_ref() {
         let words = format!("ReadStateCluster {name} has not made or verified its keyspace yet");
         return Err(not_ready(words));
     }

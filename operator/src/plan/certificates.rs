@@ -2,8 +2,8 @@
 
 use super::WaitingOn;
 use crate::{
-    observe::{CertificatesSeen, World},
-    validate::{Store, Tls, ValidatedCluster},
+    spec::{Store, Tls, ValidatedCluster},
+    world::{CertificatesSeen, World},
 };
 
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use super::WaitingOn;
 use crate::{
-    observe::{SecretSeen, World},
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    world::{SecretSeen, World},
 };
 
 /// Which Secrets to create, with random passwords.

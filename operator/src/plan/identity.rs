@@ -17,10 +17,8 @@ use readstates_identity::Role;
 
 use super::WaitingOn;
 use crate::{
-    observe::{
-        AuthoritySeen, CertificateSeen, Found, IdentitySeen, LeafSeen, PodSeen, Seen, World,
-    },
-    validate::{Identity, Issuing, Store, ValidatedCluster},
+    spec::{Identity, Issuing, Store, ValidatedCluster},
+    world::{AuthoritySeen, CertificateSeen, Found, IdentitySeen, LeafSeen, PodSeen, Seen, World},
 };
 
 /// How long the certificate of a process is valid: short enough that a stolen one ends by itself, and long

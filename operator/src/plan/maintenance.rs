@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use super::{WaitingOn, rollout};
 use crate::{
-    observe::{PodSeen, World},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    world::{PodSeen, World},
 };
 
 /// What the restart of `pod` waits for, among the pods of its kind; `None`: nothing.

@@ -23,13 +23,13 @@ use readstates_operator_api::{
 use self::members::MembersState;
 use super::{Obstacle, backups::secrets};
 use crate::{
-    build::{self, Ends},
-    context::Images,
-    observe::{JobOutcome, MigrationSeen, MoveJob, OtherMove, SecretsSeen},
-    validate::{
-        BackupOwner, Certificates, Identity, Login, Store, ValidatedCluster, ValidatedMigration,
-        same_store, validate, validate_target,
+    spec::{
+        BackupOwner, Certificates, Identity, Images, Login, Store, ValidatedCluster,
+        ValidatedMigration,
     },
+    templates::{self, Ends},
+    validate::{same_store, validate, validate_target},
+    world::{JobOutcome, MigrationSeen, MoveJob, OtherMove, SecretsSeen},
 };
 
 /// How far a move is, and what to do.
@@ -254,8 +254,8 @@ impl<'a> Scene<'a> {
         let target = validate_target(cluster, id, &input.spec.target, input.images);
         let target =
             target.map_err(|invalid| Obstacle::refuse(Reason::InvalidSpec, invalid.to_string()))?;
-        let current = build::store_url(&source);
-        let to = build::store_url(&target);
+        let current = templates::store_url(&source);
+        let to = templates::store_url(&target);
         let from = record.source.get_or_insert_with(|| current.clone()).clone();
         record.target = Some(to.clone());
         Ok(Self {
@@ -417,7 +417,7 @@ fn unsupported(name: &str) -> Obstacle {
 }
 
 fn seen_by(cluster: ValidatedCluster, seen: &SecretsSeen) -> ValidatedCluster {
-    use crate::observe::CertificatesSeen::Complete;
+    use crate::world::CertificatesSeen::Complete;
     let certificates = match &seen.certificates {
         Some(Complete { client, mark, .. }) => Certificates {
             mark: Some(mark.clone()),

@@ -35,8 +35,8 @@ pub use self::{
     },
     credentials::SecretsToMake,
     database::{
-        DatabaseTrouble, DatabaseWait, Evictions, Growth, Kept, Named, NodesStep, Order, RackStep,
-        SuperDisksStep, Template, VolumeEntry,
+        DatabaseTrouble, DatabaseWait, Evictions, Growth, Kept, Named, NodesStep, Order,
+        SuperDisksStep, VolumeEntry,
     },
     identity::{AUTHORITY_VALID, IdentityStep, LEAF_VALID, missing as missing_identity, roles},
     members::{
@@ -50,9 +50,9 @@ pub use self::{
     waiting::WaitingOn,
 };
 use crate::{
-    build,
-    observe::{JobOutcome, JobSeen, World},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    templates::{self, RackStep},
+    world::{JobOutcome, JobSeen, World},
 };
 
 /// How long a failed schema Job stays to be read before it is made again.
@@ -256,14 +256,14 @@ fn schema(
     may_start: bool,
     now: Timestamp,
 ) -> SchemaStep {
-    let Some(wanted) = build::schema_job_name(cluster) else {
+    let Some(wanted) = templates::schema_job_name(cluster) else {
         return SchemaStep {
             done: true,
             may_serve: true,
             ..SchemaStep::default()
         };
     };
-    let store = build::wanted_store(cluster);
+    let store = templates::wanted_store(cluster);
     let made = |job: &JobSeen| job.makes == store && job.outcome == JobOutcome::Succeeded;
     let proven = world.schema == store || world.jobs.values().any(made);
     let others: Vec<_> = world
@@ -301,7 +301,7 @@ fn schema(
             step.job = true;
             step.done = true;
             step.may_serve = true;
-            step.proven = build::wanted_store(cluster);
+            step.proven = templates::wanted_store(cluster);
         }
         Some((job, JobOutcome::Failed { at, message })) => {
             if now.duration_since(*at).unsigned_abs() >= SCHEMA_RETRY {

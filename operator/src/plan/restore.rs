@@ -17,9 +17,10 @@ use readstates_operator_api::{RestorePhase, RestoreStatus, conditions::Reason};
 
 use super::{JobToDelete, WaitingOn};
 use crate::{
-    build::{self, RESTORE},
-    observe::{JobOutcome, RestoreJob, RestoreSeen, RingSeen, Said, Told, World},
-    validate::{RestoreSource, ValidatedCluster},
+    names::RESTORE,
+    spec::{RestoreSource, ValidatedCluster},
+    templates,
+    world::{JobOutcome, RestoreJob, RestoreSeen, RingSeen, Said, Told, World},
 };
 
 /// How long a failed Job is kept, so that its log can be read, before the next one is created.
@@ -242,7 +243,7 @@ pub(super) fn decide(
         Some(Err(words)) => return RestoreState::wait(words).into(),
         None => return RestoreState::wait("the backup was not looked for yet").into(),
     };
-    let wanted = build::restore_job_name(cluster, source);
+    let wanted = templates::restore_job_name(cluster, source);
     let (own, others): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.run.job == wanted);
     let mut decision = match own.first() {
         Some(job) => failed(job, now),

@@ -13,9 +13,9 @@ use std::fmt;
 
 use super::{StopStage, WaitingOn};
 use crate::{
-    observe::{Seen, StatefulSetSeen, World},
     rollouts::{Holder, Places},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    world::{Seen, StatefulSetSeen, World},
 };
 
 /// How many of those that have a place are named to those that have none.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use readstates_operator_api::Waiting;
 
 use super::{WaitingOn, members};
-use crate::observe::{Member, Seen, World};
+use crate::world::{Member, Seen, World};
 
 /// How long a cache pod that cannot write to the database is left running, in the hope that it can again.
 const STORE_PATIENCE: Duration = Duration::from_mins(5);

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{CachePlan, Template, WaitingOn, stop};
+use super::{CachePlan, WaitingOn, stop};
 use crate::{
-    observe::{PodSeen, StatefulSetSeen, World},
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    templates::Template,
+    world::{PodSeen, StatefulSetSeen, World},
 };
 
 /// How long after its grace period a pod is waited for. After that its machine does not answer, and its process has no

@@ -2,14 +2,15 @@ mod certificates;
 
 use std::time::Duration;
 
-use super::{JobToDelete, Plan, RackStep, SchemaFailed, SecretsToMake, Template, WaitingOn};
+use super::{JobToDelete, Plan, SchemaFailed, SecretsToMake, WaitingOn};
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, now, scene},
-    observe::{JobOutcome, JobSeen, SecretSeen},
+    templates::{RackStep, Template},
+    world::{JobOutcome, JobSeen, SecretSeen},
 };
 
 fn job(spec: &str) -> String {
-    crate::build::schema_job_name(&scene(spec).cluster).unwrap()
+    crate::templates::schema_job_name(&scene(spec).cluster).unwrap()
 }
 
 fn racks(plan: &Plan) -> Vec<&str> {
@@ -70,7 +71,7 @@ fn a_rack_that_waits_for_its_turn_is_still_put_back_to_what_was_applied() {
 #[test]
 fn a_rack_in_trouble_says_which_pod_and_why() {
     let mut scene = scene(CASSANDRA).rack("a", 1).rack("b", 1);
-    scene.world.database_pods.push(crate::observe::PodSeen {
+    scene.world.database_pods.push(crate::world::PodSeen {
         name: "chat-db-b-1".to_owned(),
         trouble: Some("0/3 nodes are available".to_owned()),
         revision: Some("r1".to_owned()),

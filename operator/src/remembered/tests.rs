@@ -244,7 +244,7 @@ async fn a_secret_that_the_operator_alone_writes_is_not_asked_for_and_a_login_is
         secret(&look).await.unwrap();
         assert_eq!(server.asked() - before, asked, "{key}");
     }
-    assert_eq!(look::PASSWORD, crate::observe::PASSWORD_KEY);
+    assert_eq!(look::PASSWORD, crate::names::PASSWORD_KEY);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use readstates_operator_api::conditions::{
 };
 
 use crate::{
-    observe::{Seen, World},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    world::{Seen, World},
 };
 
 /// Present only if the spec asks for backups.

@@ -14,7 +14,7 @@ use readstates_operator_api::{
     },
 };
 
-use crate::observe::{CertificatesSeen, World};
+use crate::world::{CertificatesSeen, World};
 
 /// How long before its end a certificate is reported: all are renewed well before, so that something is wrong by then.
 const SOON: Duration = Duration::from_hours(24 * 14);

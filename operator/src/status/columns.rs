@@ -1,8 +1,8 @@
 //! The columns of `kubectl get` that tell of pods.
 
 use crate::{
-    observe::World,
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    world::World,
 };
 
 /// Cache pods that are ready, of those wanted.

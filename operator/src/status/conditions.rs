@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     apply::{Blocked, Refusal},
-    observe::{JobOutcome, RingSeen, Seen, World},
     plan::{RingState, RolloutStep, WaitingOn, ring_state, served},
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    world::{JobOutcome, RingSeen, Seen, World},
 };
 
 pub(super) fn conditions(report: &Report<'_>) -> Vec<Condition> {

@@ -34,11 +34,12 @@ use crate::{
     apply::{Applied, Blocked},
     context::Context,
     error::Error,
-    observe::{Seen, World},
     plan::{self, Plan, WaitingOn},
+    spec::{Identity, ValidatedCluster},
     super_disk,
     telemetry::{self, Outcome},
-    validate::{Identity, InvalidSpec, ValidatedCluster},
+    validate::InvalidSpec,
+    world::{Seen, World},
 };
 
 /// What one reconcile came to.
@@ -284,7 +285,7 @@ fn steady(before: Option<i64>, now: Option<i64>) -> Option<i64> {
 
 /// A sum over all members, or nothing when one that is ready could not be asked: a part is not the
 /// sum.
-fn sum(world: &World, of: impl Fn(&crate::observe::Member) -> i64) -> Option<i64> {
+fn sum(world: &World, of: impl Fn(&crate::world::Member) -> i64) -> Option<i64> {
     let ready = |name: &str| world.cache_pods.iter().any(|p| p.name == name && p.ready);
     let mut sum = 0_i64;
     for (name, seen) in &world.members {

@@ -8,7 +8,7 @@ use readstates_operator_api::{
 use super::events::event;
 use crate::{
     engine::{Phase, Report},
-    observe::{Seen, World},
+    world::{Seen, World},
 };
 
 /// What is free on the fullest disk, in whole GiB: a status that told every byte would be written at every look.

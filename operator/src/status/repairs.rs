@@ -16,8 +16,8 @@ use readstates_operator_api::{
 use super::Decided;
 use crate::{
     engine::{Phase, Report},
-    observe::{Seen, World},
-    validate::Store,
+    spec::Store,
+    world::{Seen, World},
 };
 
 /// Age of a repair that is too old: a day before the database forgets deletions (`gc_grace_seconds` of the table).

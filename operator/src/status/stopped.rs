@@ -9,7 +9,7 @@ use readstates_operator_api::conditions::{
 use super::{Report, reason_and_words};
 use crate::{
     plan::{StopStage, stop_stage},
-    validate::Store,
+    spec::Store,
 };
 
 /// Conditions that are not true because the cluster is stopped say so, and one tells how far the stop is.

@@ -11,8 +11,8 @@ use readstates_operator_api::{
 
 use super::events::event;
 use crate::{
-    observe::World,
     super_disk::{Judgement, SuperDiskSeen, judge, reason},
+    world::World,
 };
 
 /// One entry for each pod, by name.
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{now, super_disk},
-        observe::PodSeen,
         super_disk::{Condition as Disk, WaitingOn},
+        world::PodSeen,
     };
 
     fn healthy() -> SuperDiskSeen {

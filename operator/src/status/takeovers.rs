@@ -12,7 +12,7 @@ use readstates_operator_api::{
 use readstates_ring::Incarnation;
 
 use super::Report;
-use crate::{build::fingerprint, plan};
+use crate::{fingerprint::fingerprint, plan};
 
 /// The processes that took slots over; what was known before, when it cannot be told now.
 pub(super) fn entries(report: &Report<'_>) -> Option<Vec<Takeovers>> {

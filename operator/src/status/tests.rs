@@ -9,8 +9,8 @@ use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked, Refusal},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
-    observe::{CertificatesSeen, ClientCaSeen, JobOutcome, Member, World},
     telemetry::Outcome,
+    world::{CertificatesSeen, ClientCaSeen, JobOutcome, Member, World},
 };
 
 pub(super) fn told(
@@ -240,7 +240,7 @@ fn a_takeover_that_somebody_has_looked_at_is_no_alarm_until_there_is_another_one
 #[test]
 fn numbers_that_change_under_traffic_are_not_written_at_every_look() {
     let look = |dirty: i64, before: Option<&ReadStateClusterStatus>| {
-        let set = move |m: &mut crate::observe::Member| m.dirty = dirty;
+        let set = move |m: &mut crate::world::Member| m.dirty = dirty;
         let scene = complete()
             .says("chat-0", set)
             .says("chat-1", set)
@@ -459,7 +459,7 @@ fn a_certificate_that_is_not_renewed_is_told_of_two_weeks_before_its_end() {
             "True ExpiresSoon: the certificate of role member expires at ",
         ),
     ] {
-        if let crate::observe::Found::Known { content, .. } = &mut scene.world.identity.member {
+        if let crate::world::Found::Known { content, .. } = &mut scene.world.identity.member {
             content.certificate = short(days);
         }
         assert!(

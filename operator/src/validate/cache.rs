@@ -5,7 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use readstates_operator_api::{ApiTlsSpec, CacheSpec};
 
-use super::{Cache, Checker, Placement, amounts, duration};
+use super::{Checker, amounts, duration};
+use crate::spec::{Cache, Placement};
 
 impl Checker {
     pub(super) fn cache(&mut self, spec: &CacheSpec, namespace: &str) -> Cache {

@@ -7,8 +7,8 @@ use readstates_operator_api::{
     DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Storage, TlsSpec,
 };
 
-use super::{Amount, Checker, Database, External, Placement, Rack, Said, Store, Volume, amounts};
-use crate::context::Images;
+use super::{Checker, amounts};
+use crate::spec::{Amount, Database, External, Images, Placement, Rack, Said, Store, Volume};
 
 impl Checker {
     /// The store, or `None` once a problem is on the list.

@@ -2,71 +2,16 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp, civil::Weekday, tz::TimeZone};
+use jiff::civil::Weekday;
 use readstates_operator_api::{Day, MaintenanceSpec, WindowSpec};
 
 use super::{Checker, duration};
+use crate::spec::{DAY, Maintenance, MaintenanceWindow};
 
-const WEEK: i64 = 7 * 24 * 3600;
-const DAY: i64 = 24 * 3600;
 /// Bounds of how long a window is open.
 const OPEN: (Duration, Duration) = (Duration::from_mins(10), Duration::from_hours(24));
 /// Bounds of the time between two restarts.
 const PACE: (Duration, Duration) = (Duration::ZERO, Duration::from_hours(24));
-
-/// When pods that serve may be restarted, and how fast.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Maintenance {
-    /// None: always.
-    windows: Vec<Window>,
-    /// Least time between two restarts of one tier.
-    pub pace: Duration,
-    /// Until when restarts may begin whatever the windows say; or a text that is no time.
-    opened: Option<Result<Timestamp, String>>,
-}
-
-/// A window: seconds from Monday 00:00 UTC to its beginning, and how long it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
-    begins: i64,
-    open: i64,
-}
-
-impl Maintenance {
-    /// Has restarts begin until then, whatever the windows say.
-    pub(super) fn open_until(&mut self, until: Option<&String>) {
-        self.opened = until.map(|text| text.trim().parse().map_err(|_| text.clone()));
-    }
-
-    /// The value given for the end of the opened window, if it is not a time.
-    #[must_use]
-    pub fn unreadable(&self) -> Option<&str> {
-        self.opened.as_ref()?.as_ref().err().map(String::as_str)
-    }
-
-    /// When restarts may begin; `None`: now.
-    #[must_use]
-    pub fn opens(&self, now: Timestamp) -> Option<Timestamp> {
-        let opened = |until: &Result<Timestamp, String>| matches!(until, Ok(until) if now < *until);
-        if self.windows.is_empty() || self.opened.as_ref().is_some_and(opened) {
-            return None;
-        }
-        let civil = now.to_zoned(TimeZone::UTC);
-        let day = i64::from(civil.weekday().to_monday_zero_offset());
-        let time = civil.time();
-        let seconds = i64::from(time.hour()) * 3600
-            + i64::from(time.minute()) * 60
-            + i64::from(time.second());
-        let of_week = day * DAY + seconds;
-        let since = |window: &Window| (of_week - window.begins).rem_euclid(WEEK);
-        if self.windows.iter().any(|w| since(w) < w.open) {
-            return None;
-        }
-        let wait = self.windows.iter().map(|w| WEEK - since(w)).min()?;
-        let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        whole.checked_add(SignedDuration::from_secs(wait)).ok()
-    }
-}
 
 impl Checker {
     pub(super) fn maintenance(&mut self, spec: Option<&MaintenanceSpec>) -> Maintenance {
@@ -97,7 +42,7 @@ impl Checker {
         }
     }
 
-    fn window(&mut self, field: &str, spec: &WindowSpec) -> Vec<Window> {
+    fn window(&mut self, field: &str, spec: &WindowSpec) -> Vec<MaintenanceWindow> {
         let WindowSpec {
             days,
             start,
@@ -119,7 +64,7 @@ impl Checker {
         let open = i64::try_from(open.as_secs()).unwrap_or(DAY);
         let every_day = || ALL.to_vec();
         let days = days.clone().unwrap_or_else(every_day);
-        let window = |day| Window {
+        let window = |day| MaintenanceWindow {
             begins: i64::from(weekday(day).to_monday_zero_offset()) * DAY + begins,
             open,
         };
@@ -162,6 +107,8 @@ fn time_of_day(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::fixtures::{CASSANDRA, try_cluster};
 

@@ -3,38 +3,11 @@
 
 use kube::ResourceExt;
 use readstates_operator_api::{
-    CheckpointStorage, MembersMeanwhile, MigrationTarget, ReadStateCluster, ReadStateMigrationSpec,
-    TlsSpec,
+    CheckpointStorage, MigrationTarget, ReadStateCluster, ReadStateMigrationSpec, TlsSpec,
 };
 
-use super::{BackupOwner, Checker, Identity, InvalidSpec, Problem, ValidatedCluster, validate};
-use crate::context::Images;
-
-/// A move that can be carried out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ValidatedMigration {
-    pub members: MembersMeanwhile,
-    /// The claim with the file that says how far it is.
-    pub checkpoints: String,
-    pub merge: bool,
-    pub rate: Option<i32>,
-    pub parallel: Option<i32>,
-    pub suspend: bool,
-}
-
-impl BackupOwner {
-    /// Job that copies while members serve on the source alone.
-    #[must_use]
-    pub fn ahead(&self) -> String {
-        format!("{}-copy", self.id.name)
-    }
-
-    /// Job that copies and compares, and the NetworkPolicy of both.
-    #[must_use]
-    pub fn moving(&self) -> String {
-        format!("{}-move", self.id.name)
-    }
-}
+use super::{Checker, InvalidSpec, Problem, validate};
+use crate::spec::{Identity, Images, ValidatedCluster, ValidatedMigration};
 
 /// Parses a move.
 ///

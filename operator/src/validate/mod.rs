@@ -10,15 +10,12 @@ mod cache;
 mod database;
 mod duration;
 mod extras;
-mod identity;
 mod maintenance;
 mod migration;
 mod pod_template;
-mod quantity;
 mod repair;
 mod restore;
 mod settings;
-mod spec;
 mod super_disk;
 
 use std::{collections::BTreeMap, fmt};
@@ -32,23 +29,17 @@ use readstates_operator_api::{
 };
 
 pub use self::{
-    access::{Access, Caller},
-    backup::{
-        BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule, validate_backup,
-        validate_schedule,
-    },
-    identity::{Identity, rack_set},
-    maintenance::Maintenance,
-    migration::{ValidatedMigration, on_target, same_store, validate_migration, validate_target},
-    quantity::Amount,
-    restore::{RestoreSource, RestoreWish, restore_wish},
-    spec::{
-        Cache, Certificates, Database, External, Issuing, Login, Monitoring, Placement, Rack, Said,
-        Store, Tls, ValidatedCluster, Volume,
-    },
-    super_disk::SuperDisk,
+    backup::{validate_backup, validate_schedule},
+    migration::{on_target, same_store, validate_migration, validate_target},
+    restore::restore_wish,
 };
-use crate::{build::fingerprint, context::Images};
+use crate::{
+    fingerprint::fingerprint,
+    spec::{
+        Amount, Certificates, Identity, Images, Issuing, Login, Monitoring, Said, Store, Tls,
+        ValidatedCluster,
+    },
+};
 
 /// Everything that is wrong with a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]

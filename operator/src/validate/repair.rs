@@ -34,7 +34,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{CASSANDRA, try_cluster},
-        validate::Store,
+        spec::Store,
     };
 
     fn every(repair: &str) -> Option<Duration> {

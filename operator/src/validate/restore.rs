@@ -2,28 +2,11 @@
 
 use readstates_operator_api::{BackupStorage, RestoreFrom};
 
-use super::{BackupPlace, Checker};
+use super::Checker;
+use crate::spec::{RestoreSource, RestoreWish};
 
 /// The backup that was begun last.
 const LATEST: &str = "latest";
-
-/// Which backup a new cluster begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestoreWish {
-    /// The one of the `ReadStateBackup` of this name.
-    Backup(String),
-    /// One in this place.
-    Place(Box<RestoreSource>),
-}
-
-/// A backup and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreSource {
-    /// Where it is.
-    pub place: BackupPlace,
-    /// Its id, or `latest`.
-    pub snapshot: String,
-}
 
 /// What a spec asks for; none: it asks for nothing that could be meant.
 #[must_use]
@@ -86,7 +69,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{CASSANDRA, EMBEDDED, cluster, try_cluster},
-        validate::BackupsAt,
+        spec::{BackupPlace, BackupsAt},
     };
 
     fn with(spec: &str, restore: &str) -> String {

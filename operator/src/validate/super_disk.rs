@@ -1,22 +1,9 @@
 //! `spec.database.superDisk` after parsing.
 
-use readstates_operator_api::{FastLeg, Filesystem, SuperDiskSpec};
+use readstates_operator_api::SuperDiskSpec;
 
 use super::Checker;
-
-/// Local disks in front of the volume of each member.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SuperDisk {
-    /// Paths of local disks on the node, or patterns of them. Never empty.
-    pub local_devices: Vec<String>,
-    /// How many of them are used.
-    pub local_count: i32,
-    /// Whether a member may start without them.
-    pub fast_leg: FastLeg,
-    pub filesystem: Filesystem,
-    /// Image of the disk's containers.
-    pub image: String,
-}
+use crate::spec::SuperDisk;
 
 impl Checker {
     /// What a CRD older than this operator would let pass ends here: these paths become arguments of a program

@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::{Store, validate};
+use super::validate;
 use crate::{
-    context::Images,
     fixtures::{CASSANDRA, cluster, id, images},
+    spec::{Images, Store},
 };
 
 const SCYLLA: &str = "

@@ -15,8 +15,8 @@ use readstates_operator::{
         Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
         RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
     },
-    observe::PodSeen,
     super_disk::{Answer, Condition},
+    world::PodSeen,
 };
 
 pub(crate) mod http;
@@ -174,6 +174,15 @@ impl Ring {
             .filter(|_| !self.lost.contains_key(&pod.name));
         let left = pod.uid.as_ref().and_then(|uid| self.left.get(uid));
         let phase = match (node, left) {
+            (Some(node), _) => {
+                let mode = match node.state {
+                    NodeState::Joining => Mode::Joining,
+                    NodeState::Leaving => Mode::Leaving,
+                    NodeState::Normal | NodeState::Moving => Mode::Normal,
+                };
+                Phase::Running(self.view(pod, mode, &node.host_id))
+            }
+            (None, Some(host_id)) => Phase::Running(self.view(pod, Mode::Decommissioned, host_id)),
             (None, None) => Phase::Waiting {
                 disk: match self.signed.get(&pod.name).cloned() {
                     Some((host_id, pod)) => Disk::Known {
@@ -184,38 +193,37 @@ impl Ring {
                 },
                 free_bytes: Some(1 << 40),
             },
-            (node, left) => Phase::Running(View {
-                mode: match node.map(|n| n.state) {
-                    Some(NodeState::Joining) => Mode::Joining,
-                    Some(NodeState::Leaving) => Mode::Leaving,
-                    Some(NodeState::Normal | NodeState::Moving) => Mode::Normal,
-                    None => Mode::Decommissioned,
-                },
-                host_id: node.map(|n| n.host_id.clone()).or_else(|| left.cloned()),
-                progress: None,
-                cql: true,
-                nodes: self.nodes.values().cloned().collect(),
-                free_bytes: 1 << 40,
-                age_seconds: 0,
-                decommission: self.failed.get(&pod.name).map(|error| Job::Failed {
-                    error: error.clone(),
-                }),
-                cleans_up: true,
-                cleanup: self.cleaned.get(&pod.name).map(|request| RequestedJob {
-                    request: request.clone(),
-                    progress: None,
-                    job: Job::Done,
-                }),
-                repairs: true,
-                repair: self.repaired.get(&pod.name).cloned().map(Box::new),
-                upgrades: true,
-                upgrade: self.upgraded.get(&life(pod)).cloned().map(Box::new),
-            }),
         };
         Report {
             pod_uid: pod.uid.clone().unwrap(),
             identity: None,
             phase,
+        }
+    }
+
+    /// What a node says of itself whose process runs.
+    fn view(&self, pod: &PodSeen, mode: Mode, host_id: &str) -> View {
+        View {
+            mode,
+            host_id: Some(host_id.to_owned()),
+            progress: None,
+            cql: true,
+            nodes: self.nodes.values().cloned().collect(),
+            free_bytes: 1 << 40,
+            age_seconds: 0,
+            decommission: self.failed.get(&pod.name).map(|error| Job::Failed {
+                error: error.clone(),
+            }),
+            cleans_up: true,
+            cleanup: self.cleaned.get(&pod.name).map(|request| RequestedJob {
+                request: request.clone(),
+                progress: None,
+                job: Job::Done,
+            }),
+            repairs: true,
+            repair: self.repaired.get(&pod.name).cloned().map(Box::new),
+            upgrades: true,
+            upgrade: self.upgraded.get(&life(pod)).cloned().map(Box::new),
         }
     }
 }

@@ -12,7 +12,7 @@ use kube::{
     Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use readstates_operator::{build::fingerprint, observe::PodSeen};
+use readstates_operator::{fingerprint::fingerprint, world::PodSeen};
 use serde_json::json;
 
 use crate::{kubelets::statuses, world::World};

@@ -15,10 +15,10 @@ use kube::{
 };
 use readstates_api::admin::MigrationProgress;
 use readstates_operator::{
-    build::ports,
     context::Context,
     error::Error,
     migrations::{Moves, reconcile_migration},
+    names::ports,
 };
 use readstates_operator_api::{
     MigrationPhase::{self, Complete, Copying, Ending, Preparing, Suspended, Switching, Verified},

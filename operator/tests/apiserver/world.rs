@@ -14,16 +14,9 @@ use kube::{
     runtime::{conditions::is_crd_established, events::Reporter, wait::await_condition},
 };
 use readstates_operator::{
-    backoff::Failures,
-    connections::Connections,
-    context::{Context, Images},
-    error::Error,
-    gauges::Clusters,
-    known::Known,
-    reconcile::reconcile,
-    remembered::Remembered,
-    rollouts::Rollouts,
-    run::controller,
+    backoff::Failures, connections::Connections, context::Context, error::Error, gauges::Clusters,
+    known::Known, reconcile::reconcile, remembered::Remembered, rollouts::Rollouts,
+    run::controller, spec::Images,
 };
 use readstates_operator_api::{ReadStateCluster, crd_files};
 use serde::de::DeserializeOwned;

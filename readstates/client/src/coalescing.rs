@@ -11,7 +11,6 @@
 
 mod alone;
 mod frame;
-mod queues;
 mod sender;
 mod waiting;
 

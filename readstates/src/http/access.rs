@@ -97,7 +97,8 @@ fn needs(operation: Operation) -> Needs {
         | Operation::AdminSetCapacity
         | Operation::AdminMove
         | Operation::AdminDrain
-        | Operation::Handoff => Needs::Caller,
+        | Operation::Handoff
+        | Operation::Singles => Needs::Caller,
     }
 }
 
@@ -277,6 +278,7 @@ pub(super) fn audit(
         | Operation::Openapi
         | Operation::AdminStatus
         | Operation::Handoff
+        | Operation::Singles
         | Operation::Unrouted => {}
     }
 }

@@ -44,6 +44,14 @@ impl Deadline {
         }
     }
 
+    /// The deadline of a request whose sender waits for so long from now on.
+    pub(super) fn after(waits: Duration) -> Self {
+        Self {
+            at: Instant::now() + waits,
+            waits,
+        }
+    }
+
     fn left(&self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }

@@ -9,12 +9,19 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::BodyExt;
 use readstates_api::{Problem, ProblemType, headers};
 
-use super::{Body, UNKNOWN};
+use super::{
+    Body, UNKNOWN,
+    owner::Target,
+    singles::{Came, Single, Singles},
+};
 use crate::{
     limit::Permit,
     members_tls::{self, ClientError, MembersTls},
+    metrics::Metrics,
+    operation::Operation,
     ownership::{Ownership, Peer},
 };
 
@@ -25,8 +32,9 @@ pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
 
-/// Headers of the owner's answer that mean something to the client.
-const RESPONSE_HEADERS: [HeaderName; 7] = [
+/// Headers of the owner's answer that mean something to the client. In frames each has its place here as its number: others
+/// are added at the end.
+pub(super) static RESPONSE_HEADERS: [HeaderName; 7] = [
     header::CONTENT_ENCODING,
     header::CONTENT_TYPE,
     header::VARY,
@@ -42,6 +50,8 @@ pub struct Forwarder {
     client: reqwest::Client,
     /// This member's name, as the header says it.
     me: HeaderValue,
+    /// Requests that leave together.
+    singles: Arc<Singles>,
     /// What it shows them, if it does.
     tls: Option<MembersTls>,
 }
@@ -50,7 +60,7 @@ pub struct Forwarder {
 #[derive(Debug)]
 pub(crate) struct Passed<'a> {
     /// Where the member takes it: a URL without a slash at the end.
-    pub(crate) at: &'a str,
+    pub(crate) at: Arc<str>,
     pub(crate) method: &'a Method,
     pub(crate) path_and_query: &'a str,
     /// All that are passed on, but for those that are about the way itself.
@@ -65,15 +75,21 @@ impl Forwarder {
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(me: &str, tls: Option<MembersTls>) -> Result<Self, ClientError> {
+    pub fn new(
+        me: &str,
+        tls: Option<MembersTls>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ClientError> {
         let client = members_tls::client(tls.as_ref().map(|tls| &*tls.identity))?
             .pool_max_idle_per_host(IDLE_PER_PEER)
             .build()?;
+        // Member names are ASCII letters, digits and ". _ -".
+        let me = HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed"));
         Ok(Self {
+            singles: Singles::new(client.clone(), me.clone(), metrics),
             client,
             tls,
-            // Member names are ASCII letters, digits and ". _ -".
-            me: HeaderValue::from_str(me).unwrap_or_else(|_| HeaderValue::from_static("unnamed")),
+            me,
         })
     }
 
@@ -91,18 +107,59 @@ impl Forwarder {
     ) -> Result<(Response<Body>, u64), Problem> {
         let answer = self.send(member, request).await?;
         let status = answer.status();
-        let ring = answer.headers().get(headers::RING);
-        let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
-        let mut kept = HeaderMap::new();
-        for name in RESPONSE_HEADERS {
-            if let Some(value) = answer.headers().get(&name) {
-                kept.insert(name, value.clone());
-            }
-        }
+        let (kept, ring) = kept(answer.headers());
         let mut response = Response::new(Body::Passed(answer.into()));
         *response.status_mut() = status;
         *response.headers_mut() = kept;
-        Ok((response, ring.unwrap_or(0)))
+        Ok((response, ring))
+    }
+
+    /// Passes a request about one user on, together with others if it has a place among them; `None` when the user has
+    /// another owner now.
+    pub(super) async fn pass_single(
+        &self,
+        ownership: &Arc<Ownership>,
+        member: &Arc<Peer>,
+        (operation, target): (Operation, Target),
+        request: Passed<'_>,
+    ) -> Result<Option<(Response<Body>, u64)>, Problem> {
+        let single = member
+            .may_take_frames()
+            .then(|| Single::of(operation, target, &request));
+        let Some(single) = single.flatten() else {
+            return self.pass(member, request).await.map(Some);
+        };
+        let owner = (member, Arc::clone(&request.at));
+        let safe = request.method.is_safe();
+        let came = self
+            .singles
+            .pass(ownership, owner, single, request.timeout)
+            .await?;
+        match came {
+            Came::Answer(response, ring) => Ok(Some((response, ring))),
+            Came::OwnerMoved => Ok(None),
+            Came::Alone => self.pass(member, request).await.map(Some),
+            Came::Silence { sent } => Err(unanswered(&member.name, !sent || safe)),
+        }
+    }
+
+    /// The same with a part of a request for many users that is about one; returns status and body.
+    pub(super) async fn part_of_one(
+        &self,
+        ownership: &Arc<Ownership>,
+        member: &Arc<Peer>,
+        about: (Operation, Target),
+        request: Passed<'_>,
+    ) -> Result<Option<(StatusCode, Bytes)>, Problem> {
+        let headers = request.headers;
+        let passed = self.pass_single(ownership, member, about, request).await?;
+        let Some((response, _)) = passed else {
+            return Ok(None);
+        };
+        let status = response.status();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| silent(member, false, headers, &error))?;
+        Ok(Some((status, body.to_bytes())))
     }
 
     /// Sends a part of a request for many users to its owner; returns status and body.
@@ -116,7 +173,7 @@ impl Forwarder {
         timeout: Duration,
     ) -> Result<(StatusCode, Bytes), Problem> {
         let request = Passed {
-            at: &address(ownership, member).await?,
+            at: address(ownership, member).await?,
             method: &Method::POST,
             path_and_query: path,
             headers,
@@ -134,11 +191,7 @@ impl Forwarder {
 
     async fn send(&self, member: &Peer, request: Passed<'_>) -> Result<reqwest::Response, Problem> {
         let Some(_permit) = Permit::take(&member.to, 1) else {
-            let detail = format!(
-                "too many requests are under way to {}; try again later",
-                member.name
-            );
-            return Err(Problem::new(ProblemType::Overloaded, detail));
+            return Err(too_many(member));
         };
         let safe = request.method.is_safe();
         self.client
@@ -155,6 +208,28 @@ impl Forwarder {
             .await
             .map_err(|error| silent(member, safe, request.headers, &error))
     }
+}
+
+/// What is kept of the headers of an owner's answer, and the number of its ring.
+pub(super) fn kept(headers: &HeaderMap) -> (HeaderMap, u64) {
+    let ring = headers.get(readstates_api::headers::RING);
+    let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
+    let mut kept = HeaderMap::new();
+    for name in &RESPONSE_HEADERS {
+        if let Some(value) = headers.get(name) {
+            kept.insert(name, value.clone());
+        }
+    }
+    (kept, ring.unwrap_or(0))
+}
+
+/// The refusal when as many requests are under way to a member as may be.
+pub(super) fn too_many(member: &Peer) -> Problem {
+    let detail = format!(
+        "too many requests are under way to {}; try again later",
+        member.name
+    );
+    Problem::new(ProblemType::Overloaded, detail)
 }
 
 /// Where a member takes requests that others forward.
@@ -184,8 +259,12 @@ fn silent(member: &Peer, safe: bool, sent: &HeaderMap, error: &reqwest::Error) -
         "no answer: {}",
         crate::store::chain(error)
     );
-    let name = &member.name;
-    if error.is_connect() || safe {
+    unanswered(&member.name, error.is_connect() || safe)
+}
+
+/// The problem of a member that did not answer, by whether that is as if nothing had been sent.
+fn unanswered(name: &str, nothing_done: bool) -> Problem {
+    if nothing_done {
         let detail = format!("{name} owns this user and cannot be reached now");
         Problem::new(ProblemType::OwnerUnreachable, detail)
     } else {
@@ -198,29 +277,24 @@ fn silent(member: &Peer, safe: bool, sent: &HeaderMap, error: &reqwest::Error) -
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-    use readstates_ring::Incarnation;
+    use readstates_ring::{Incarnation, RingMember};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
     };
 
     use super::*;
-    use crate::limit::Limit;
 
     /// What a member is sent that answers one request.
     async fn heard_by_the_owner(timeout: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = format!("http://{}", listener.local_addr().unwrap());
-        let owner = Peer {
-            name: "chat-1".to_owned(),
-            incarnation: Incarnation::new(1),
-            url: "http://clients".to_owned(),
-            to: Limit::new(1),
-            from: Limit::new(1),
-        };
-        let forwarder = Forwarder::new("chat-0", None).unwrap();
+        let incarnation = Incarnation::new(1);
+        let owner = RingMember::new("chat-1", incarnation, "http://clients", None).unwrap();
+        let owner = Peer::new(&owner, 1);
+        let forwarder = Forwarder::new("chat-0", None, Arc::default()).unwrap();
         let request = Passed {
-            at: &at,
+            at: at.into(),
             method: &Method::GET,
             path_and_query: "/v1/users/1/read-states",
             headers: &HeaderMap::new(),

@@ -17,11 +17,11 @@ use tokio_util::task::TaskTracker;
 use super::{
     App,
     access::Peer,
-    answer,
     connection::{Phase, TimedSocket},
     connections::Open,
     crowd::{Crowd, Place},
     ending::{Leave, closing, send_at_once, serve_to_the_end},
+    requests,
 };
 use crate::{
     limit::{Limit, Permit},
@@ -257,7 +257,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         phase.busy();
         let (app, peer, phase) = (Arc::clone(&app), Arc::clone(&peer), Arc::clone(&phase));
         async move {
-            let response = answer(app, port, &peer, request).await;
+            let response = requests::answer(app, port, &peer, request).await;
             phase.idle();
             Ok::<_, std::convert::Infallible>(response)
         }

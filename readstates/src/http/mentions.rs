@@ -3,11 +3,11 @@
 //! Users are grouped by owner. Those of this member are applied here; every other owner gets one
 //! request with its part. A part that fails fails for its users alone, and says so in the answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::{join, join_all};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Incoming;
 use readstates_api::{
     FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
@@ -18,7 +18,7 @@ use super::{
     body::{self, Arrived},
     deadline,
     fan_out::{self, Part, Passes, Split},
-    forward::PART_TIMEOUT,
+    forward::{self, PART_TIMEOUT, Passed},
     head::Head,
     owner::{self, Target},
     precondition,
@@ -32,6 +32,7 @@ use crate::{
     cache::{Made, OfUser, Touch},
     engine::NotDone,
     operation::{Class, Operation},
+    ownership::Peer,
 };
 
 /// What the work on one user takes at most: itself, among those of its owner and among those who wait (both with the room
@@ -136,11 +137,11 @@ async fn round(
         .into_iter()
         .map(|part| pass(app, head, mention, part, timeout));
     let there = join_all(there);
-    let ((here, moved), there) = join(here, there).await;
-    for part in std::iter::once(here).chain(there) {
+    let (here, there) = join(here, there).await;
+    for (part, moved) in std::iter::once(here).chain(there) {
         add(answer, part);
+        waiting.extend(moved);
     }
-    waiting.extend(moved);
     Ok(waiting)
 }
 
@@ -241,14 +242,14 @@ async fn apply(
     (answer, moved)
 }
 
-/// Sends a part to its owner.
+/// Sends a part to its owner; returns also the users who are on the move.
 async fn pass(
     app: &App,
     head: &Head,
     mention: &Mention,
     part: Part<Id>,
     timeout: Duration,
-) -> MentionsAnswer {
+) -> (MentionsAnswer, Vec<Id>) {
     let mut answer = MentionsAnswer::default();
     let request = MentionsRequest {
         channel_id: mention.channel,
@@ -259,19 +260,11 @@ async fn pass(
     let json = HeaderValue::from_static("application/json");
     let (headers, span) = head.of_part(&part.owner.name, json);
     let sent = match serde_json::to_vec(&request) {
-        Ok(body) => {
-            app.forwarder
-                .part(
-                    &app.ownership,
-                    &part.owner,
-                    "/v1/mentions",
-                    &headers,
-                    body.into(),
-                    timeout,
-                )
-                .await
-        }
+        Ok(body) => send(app, &request, &part.owner, &headers, body.into(), timeout).await,
         Err(error) => Err(Problem::new(ProblemType::MalformedBody, error.to_string())),
+    };
+    let Some(sent) = sent.transpose() else {
+        return (answer, request.user_ids);
     };
     if let (Some(span), Ok((status, _))) = (span, &sent) {
         span.answered(*status, None);
@@ -289,7 +282,40 @@ async fn pass(
             fail(&mut answer, &request.user_ids, problem.problem);
         }
     }
-    answer
+    (answer, Vec::new())
+}
+
+/// Status and body of the owner's answer; `None` when it owns the user no more. A part of one user goes together with
+/// other requests.
+async fn send(
+    app: &App,
+    request: &MentionsRequest,
+    owner: &Arc<Peer>,
+    headers: &HeaderMap,
+    body: Bytes,
+    timeout: Duration,
+) -> Result<Option<(StatusCode, Bytes)>, Problem> {
+    let (path, forwarder) = (Operation::Mention.route(), &app.forwarder);
+    let &[user] = &*request.user_ids else {
+        let part = forwarder.part(&app.ownership, owner, path, headers, body, timeout);
+        return part.await.map(Some);
+    };
+    let target = Target {
+        user,
+        channel: Some(request.channel_id),
+        selection: Selection::All,
+    };
+    let part = Passed {
+        at: forward::address(&app.ownership, owner).await?,
+        method: &Method::POST,
+        path_and_query: path,
+        headers,
+        body,
+        timeout: timeout.min(forward::TIMEOUT),
+    };
+    forwarder
+        .part_of_one(&app.ownership, owner, (Operation::Mention, target), part)
+        .await
 }
 
 /// What another member answered for its part.

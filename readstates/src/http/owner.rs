@@ -75,6 +75,32 @@ pub(super) async fn serve(
     Box::pin(changes::written(app, &asked, answer)).await
 }
 
+/// Answers a request for a user of this member that another member has passed on.
+pub(super) async fn serve_passed_on(
+    app: &App,
+    operation: Operation,
+    target: Target,
+    head: &Head,
+    body: &[u8],
+) -> Answer {
+    let precondition = match operation.class() {
+        Class::Changes | Class::Mentions => precondition::if_match(&head.headers, target.channel)?,
+        Class::Reads | Class::Batches | Class::RingWaiters | Class::Open => None,
+    };
+    let _permit = app.gates.enter(operation.class())?;
+    let _from = app
+        .gates
+        .enter_from(&app.ownership.routes(), &head.headers)?;
+    let asked = read_states::Asked {
+        target,
+        head,
+        body,
+        precondition,
+    };
+    // It goes no further, and needs no body for that.
+    answer(app, operation, &asked, None).await
+}
+
 /// The answer of this member or of another.
 pub(super) async fn answer(
     app: &App,
@@ -211,7 +237,10 @@ async fn look_for_owner(
                     return Err(disagreement(app, &routes, peer, forwarder).into());
                 }
                 if forwarder(headers).is_none() {
-                    let (response, ring) = forward(app, peer, operation, asked, body).await?;
+                    let Some((response, ring)) = forward(app, peer, operation, asked, body).await?
+                    else {
+                        continue;
+                    };
                     let behind = ring > routes.number() && !refreshed;
                     if response.status() != StatusCode::SERVICE_UNAVAILABLE || !behind {
                         return Ok(response);
@@ -235,31 +264,38 @@ pub(super) fn no_way(problem: ProblemType) -> Refusal {
     Problem::new(problem, detail).into()
 }
 
+/// The owner's answer, and the number of its ring; `None` when it owns the user no more.
 async fn forward(
     app: &App,
     peer: &Arc<Peer>,
     operation: Operation,
     asked: &read_states::Asked<'_>,
     body: Option<&Arrived>,
-) -> Result<(Response<Body>, u64), Refusal> {
+) -> Result<Option<(Response<Body>, u64)>, Refusal> {
     let head = asked.head;
     let at = forward::address(&app.ownership, peer).await?;
     let (headers, span) = head.to_owner(&peer.name);
     let passed = Passed {
-        at: &at,
+        at,
         method: &head.method,
         path_and_query: &asked.target.path_and_query(operation),
         headers: &headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
         timeout: deadline::left(head, forward::TIMEOUT),
     };
-    match app.forwarder.pass(peer, passed).await {
-        Ok(answer) => {
+    let about = (operation, asked.target);
+    let passed = app
+        .forwarder
+        .pass_single(&app.ownership, peer, about, passed)
+        .await;
+    match passed {
+        Ok(None) => Ok(None),
+        Ok(Some(answer)) => {
             app.metrics.forwards.increment(1);
             if let Some(span) = span {
                 span.answered(answer.0.status(), None);
             }
-            Ok(answer)
+            Ok(Some(answer))
         }
         Err(problem) => {
             app.metrics.forward_failures.increment(1);

@@ -86,6 +86,7 @@ pub(super) async fn serve(app: &App, asks: Asks, asked: &Asked<'_>) -> Answer {
         | Asks::AdminMove
         | Asks::AdminDrain
         | Asks::Handoff
+        | Asks::Singles
         | Asks::Unrouted => {
             let detail = format!("{} is about no single user", asked.head.uri.path());
             Err(Problem::new(ProblemType::NoRoute, detail).into())

@@ -1,11 +1,13 @@
 //! Answers on their way out.
 
 use std::{
+    fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
+use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::{Frame, SizeHint};
 
@@ -23,11 +25,29 @@ pub(crate) enum Body {
     Shared(Option<Bytes>),
     /// As another member sends it.
     Passed(reqwest::Body),
+    /// In parts, each as it is made, after what is already there.
+    Parts(Option<Bytes>, Parts),
 }
+
+/// Parts of a body.
+pub(crate) type Parts = Pin<Box<dyn PartsOfBody>>;
+
+/// Makes the parts of a body.
+pub(crate) trait PartsOfBody: Stream<Item = Bytes> + fmt::Debug + Send {}
+
+impl<S: Stream<Item = Bytes> + fmt::Debug + Send> PartsOfBody for S {}
 
 impl Body {
     pub(crate) fn whole(bytes: Bytes) -> Self {
         Self::Whole((!bytes.is_empty()).then_some(bytes))
+    }
+
+    /// All of it, if it is there in one piece.
+    pub(super) fn in_one_piece(self) -> Option<Bytes> {
+        match self {
+            Self::Whole(bytes) | Self::Shared(bytes) => Some(bytes.unwrap_or_default()),
+            Self::Passed(_) | Self::Parts(..) => None,
+        }
     }
 }
 
@@ -44,6 +64,13 @@ impl hyper::body::Body for Body {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Passed(body) => Pin::new(body).poll_frame(context),
+            Self::Parts(first, others) => {
+                let part = match first.take() {
+                    Some(first) => Some(first),
+                    None => ready!(others.as_mut().poll_next(context)),
+                };
+                Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+            }
         }
     }
 
@@ -51,6 +78,7 @@ impl hyper::body::Body for Body {
         match self {
             Self::Whole(bytes) | Self::Shared(bytes) => bytes.is_none(),
             Self::Passed(body) => body.is_end_stream(),
+            Self::Parts(..) => false,
         }
     }
 
@@ -60,6 +88,7 @@ impl hyper::body::Body for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Self::Passed(body) => body.size_hint(),
+            Self::Parts(..) => SizeHint::default(),
         }
     }
 }

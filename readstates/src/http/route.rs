@@ -2,6 +2,7 @@
 
 use http::Method;
 
+use super::singles;
 use crate::{
     operation::{Operation, Port},
     ownership::PATH,
@@ -30,6 +31,7 @@ pub(super) enum Resource<'a> {
     AdminMoves,
     AdminDrain,
     Handoff,
+    Singles,
 }
 
 impl<'a> Resource<'a> {
@@ -39,6 +41,7 @@ impl<'a> Resource<'a> {
             (Port::Api, "/v1/ring") => Some(Self::Ring),
             (Port::Api, "/openapi.json") => Some(Self::Openapi),
             (Port::Members, PATH) => Some(Self::Handoff),
+            (Port::Members, singles::PATH) => Some(Self::Singles),
             (Port::Api | Port::Members, path) => Self::of_users(path),
             (Port::Admin, "/admin/v1/status") => Some(Self::AdminStatus),
             (Port::Admin, "/admin/v1/flush") => Some(Self::AdminFlush),
@@ -123,6 +126,7 @@ impl<'a> Resource<'a> {
             Self::AdminMoves => (post.then_some(Operation::AdminMove), "POST"),
             Self::AdminDrain => (post.then_some(Operation::AdminDrain), "POST"),
             Self::Handoff => (post.then_some(Operation::Handoff), "POST"),
+            Self::Singles => (post.then_some(Operation::Singles), "POST"),
         };
         operation.ok_or(allow)
     }
@@ -149,7 +153,8 @@ impl<'a> Resource<'a> {
             | Self::AdminCapacity
             | Self::AdminMoves
             | Self::AdminDrain
-            | Self::Handoff => (None, None),
+            | Self::Handoff
+            | Self::Singles => (None, None),
         }
     }
 }
@@ -178,7 +183,7 @@ mod tests {
             | Operation::AdminSetCapacity
             | Operation::AdminMove
             | Operation::AdminDrain => &[Port::Admin],
-            Operation::Handoff => &[Port::Members],
+            Operation::Handoff | Operation::Singles => &[Port::Members],
             Operation::Unrouted => &[],
         }
     }

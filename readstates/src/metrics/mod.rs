@@ -55,6 +55,8 @@ families! {
         counter ignored = "readstates_operations_ignored_total",
             "Operations that changed nothing, because it was known already.";
         counter forwards = "readstates_forwards_total", "Requests passed on to their owner.";
+        counter forward_frames = "readstates_forward_frames_total",
+            "Frames in which requests about one user were passed on together.";
         counter forward_failures = "readstates_forward_failures_total",
             "Requests that could not be passed on, or whose owner did not answer in time.";
         gauge loading_users = "readstates_loading_users",

@@ -274,6 +274,10 @@ impl Ownership {
             (Succession::Handed, None) => config.owner() == me,
             (Succession::TakenOver, _) => false,
         };
+        // Of slots that are sealed for a transfer nothing is learned: after a second swap, what is here would be taken
+        // for what another owner has changed since.
+        let may_ask =
+            |slot, it: &SlotConfig| may_ask(slot, it) && self.slots.has_learned(slot, *it);
         let asked = slots.iter().filter_map(|&slot| {
             let config = table.config(slot).filter(|it| may_ask(slot, it))?;
             Some((slot, Some(config.epoch())))

@@ -1,6 +1,9 @@
 //! Who owns which slot, as a snapshot that every request looks at, and how each member is reached.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -22,17 +25,30 @@ pub struct Peer {
     pub to: Limit,
     /// Requests from it.
     pub from: Limit,
+    /// Set once it has said that it takes no frames of forwarded requests: it is of a release that has none.
+    no_frames: AtomicBool,
 }
 
 impl Peer {
-    fn new(member: &RingMember, most: usize) -> Self {
+    pub(crate) fn new(member: &RingMember, most: usize) -> Self {
         Self {
             name: member.name().to_owned(),
             incarnation: member.incarnation(),
             url: member.url().trim_end_matches('/').to_owned(),
             to: Limit::new(most),
             from: Limit::new(most),
+            no_frames: AtomicBool::new(false),
         }
+    }
+
+    /// Whether requests may be sent to it in frames, as far as is known.
+    pub(crate) fn may_take_frames(&self) -> bool {
+        !self.no_frames.load(Ordering::Relaxed)
+    }
+
+    /// It takes no frames.
+    pub(crate) fn takes_no_frames(&self) {
+        self.no_frames.store(true, Ordering::Relaxed);
     }
 }
 

@@ -46,6 +46,7 @@ mod representations;
 mod ring_stores;
 mod roles;
 mod serving;
+mod singles;
 mod slow_clients;
 mod stops;
 mod store_conformance;

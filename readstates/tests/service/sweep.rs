@@ -63,7 +63,7 @@ enum Port {
 const PORTS: [Port; 4] = [Port::Api, Port::Admin, Port::Members, Port::Watch];
 
 /// Every route of the service, and the ports at which it is.
-const ROUTES: [(&str, &str, &[Port]); 22] = [
+const ROUTES: [(&str, &str, &[Port]); 23] = [
     (
         "GET",
         "/v1/users/1/read-states",
@@ -109,6 +109,7 @@ const ROUTES: [(&str, &str, &[Port]); 22] = [
     ("POST", "/admin/v1/moves", &[Port::Admin]),
     ("POST", "/admin/v1/drain", &[Port::Admin]),
     ("POST", "/internal/v1/handoff", &[Port::Members]),
+    ("POST", "/internal/v1/singles", &[Port::Members]),
     ("GET", "/", &[]),
 ];
 

@@ -17,7 +17,7 @@ use readstates::{
     clock::UnixClock,
     engine::Engine,
     metrics::Metrics,
-    ownership::{Backing, LeaseClock, Ownership, OwnershipConfig, Timing},
+    ownership::{Backing, Ended, LeaseClock, Ownership, OwnershipConfig, Timing},
 };
 use readstates_ring::{
     Incarnation,
@@ -215,16 +215,15 @@ impl Process {
         }
     }
 
-    /// Leaves like a member that is told to stop, once; returns whether it had written everything in time.
-    pub(crate) async fn leave(&self, patience: Duration) -> bool {
+    /// Leaves like a member that is told to stop, once; returns how it ended.
+    pub(crate) async fn leave(&self, patience: Duration) -> Option<Ended> {
         if self.leaving.swap(true, Ordering::Relaxed) {
-            return true;
+            return None;
         }
         let ended = self.ownership.stop(patience).await;
-        let written = ended.everything_is_written();
         sleep(Duration::from_millis(200)).await;
         self.engine.stop();
         self.die().await;
-        written
+        Some(ended)
     }
 }

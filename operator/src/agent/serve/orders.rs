@@ -111,6 +111,17 @@ pub(super) async fn upgrade<E: Engine>(
         .may_begin(&agent.upgrade, &pod_uid, &host_id, &request)
         .await?;
     if may_begin {
+        let decided_before = locked(&agent.snapshots).begin(&step).err();
+        if let Some(error) = decided_before {
+            tracing::warn!(request, ?step, "refused a step of an upgrade: {error}");
+            end(
+                &agent.upgrade,
+                Job::Failed {
+                    error: error.clone(),
+                },
+            );
+            return Err(conflict(error));
+        }
         tracing::info!(request, ?step, "taking a step of an upgrade");
         // Not joined: it ends with the process.
         tokio::spawn(async move {

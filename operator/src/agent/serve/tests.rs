@@ -438,7 +438,17 @@ async fn a_step_of_an_upgrade_is_taken_once_for_each_request_and_again_when_it_f
         let error = error.clone();
         until("2", Job::Failed { error }).await;
     }
-    let taken = [snapshot(), UpgradeStep::Rewrite, UpgradeStep::Rewrite];
+    let release = || UpgradeStep::Release("before".to_owned());
+    assert_eq!(tell(HOST, "3", release()).await, 202);
+    until("3", Job::Done).await;
+    // An operator that was held up since the first.
+    assert_eq!(tell(HOST, "1", snapshot()).await, 409);
+    let taken = [
+        snapshot(),
+        UpgradeStep::Rewrite,
+        UpgradeStep::Rewrite,
+        release(),
+    ];
     assert_eq!(*locked(&world.fake.taken), taken);
 }
 

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::world::{JobOutcome, Said, Told};
 
 fn secret(entries: &[(&str, &[u8])]) -> Content {
     let entry = |(key, value): &(&str, &[u8])| ((*key).to_owned(), ByteString(value.to_vec()));

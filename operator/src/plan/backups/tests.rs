@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::{
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, images},
-    observe::SecretSeen,
+    templates,
+    world::SecretSeen,
 };
 
 fn at(text: &str) -> Timestamp {
@@ -20,7 +21,7 @@ fn source(spec: &str) -> SourceSeen {
     let mut cluster: readstates_operator_api::ReadStateCluster =
         serde_json::from_value(cluster).unwrap();
     let valid = validate(Identity::of(&cluster).unwrap(), &cluster.spec, &images()).unwrap();
-    let store = build::wanted_store(&valid);
+    let store = templates::wanted_store(&valid);
     let status =
         store.map(|store| json!({ "schema": { "store": store, "since": "2026-01-01T00:00:00Z" } }));
     cluster.status = status.map(|status| serde_json::from_value(status).unwrap());

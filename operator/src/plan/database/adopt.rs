@@ -5,7 +5,7 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, record};
-use crate::observe::PodSeen;
+use crate::world::PodSeen;
 
 /// Begins with a pod that is not on record and whose disk holds data that was never signed.
 pub(super) fn begin(

@@ -9,7 +9,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, VolumesOf};
 use super::{DatabaseTrouble, NodesStep, Order, Sight, health, join};
 use crate::{
     engine::{Disk, Phase, Start},
-    observe::{PodSeen, Seen},
+    world::{PodSeen, Seen},
 };
 
 /// Gives the orders. A node that comes back takes nothing from others: all may start at once, whatever else is under

@@ -2,10 +2,11 @@
 
 use readstates_operator_api::DatabaseNodeState;
 
-use super::{DatabaseWait, NodesStep, RackStep, Sight, Template, health, on_its_way};
+use super::{DatabaseWait, NodesStep, Sight, health, on_its_way};
 use crate::{
     engine::{Mode, Phase},
     plan::WaitingOn,
+    templates::{RackStep, Template},
 };
 
 /// Whether data is streamed to or from a node: the stop waits for that, since it would start over afterwards.

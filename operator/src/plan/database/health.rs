@@ -6,7 +6,7 @@ use readstates_operator_api::DatabaseNode;
 use super::Sight;
 use crate::{
     engine::{Mode, NodeState, Phase, Report, View},
-    observe::{PodSeen, Seen},
+    world::{PodSeen, Seen},
 };
 
 /// How old an answer may be that something is decided by.

@@ -8,7 +8,7 @@ use readstates_operator_api::{DatabaseNode, PendingJob};
 use super::{NodesStep, Order, Sight, attempts, health, join, upgrade};
 use crate::{
     engine::{Job, RequestedJob},
-    observe::PodSeen,
+    world::PodSeen,
 };
 
 /// How far a job is.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     engine::{Disk, Mode, Phase, Start},
-    observe::PodSeen,
+    world::PodSeen,
 };
 
 /// Nodes that a new one asks its way by.

@@ -47,14 +47,15 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine};
 
 use self::sight::{Sight, as_wanted, outdated};
 pub use self::{
-    step::{Growth, Named, NodesStep, Order, RackStep, Template},
+    step::{Growth, Named, NodesStep, Order},
     super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
     wait::{DatabaseTrouble, DatabaseWait},
 };
 use super::WaitingOn;
 use crate::{
-    observe::World,
-    validate::{Rack, ValidatedCluster},
+    spec::{Rack, ValidatedCluster},
+    templates::RackStep,
+    world::World,
 };
 
 /// Everything about the database.

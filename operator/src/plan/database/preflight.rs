@@ -7,7 +7,7 @@ use readstates_operator_api::DatabaseNode;
 use super::{NodesStep, Sight, cleanup, health, repair, super_disks, upgrade};
 use crate::{
     engine::{Facts, Phase},
-    observe::{PodSeen, Seen},
+    world::{PodSeen, Seen},
 };
 
 /// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.

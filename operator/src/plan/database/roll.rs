@@ -4,14 +4,14 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
-    DatabaseWait, Named, NodesStep, Sight, Template, as_wanted, health, on_its_way, outdated,
-    repair, super_disks, upgrade, version,
+    DatabaseWait, Named, NodesStep, Sight, as_wanted, health, on_its_way, outdated, repair,
+    super_disks, upgrade, version,
 };
 use crate::{
-    build,
-    observe::{PodSeen, StatefulSetSeen},
     plan::{WaitingOn, maintenance},
-    validate::Rack,
+    spec::Rack,
+    templates::{self, Template},
+    world::{PodSeen, StatefulSetSeen},
 };
 
 pub(super) struct Rollout {
@@ -70,7 +70,7 @@ pub(super) fn decide(
 fn unconsented(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
     let wanted = sight.database.spec_hash(seen.claim_size.as_ref());
     let ours = seen.spec_hash.as_ref().is_none_or(|s| *s == wanted);
-    let name = build::update_name(sight.cluster, sight.database);
+    let name = templates::update_name(sight.cluster, sight.database);
     (ours && sight.world.consent.update.as_ref() != Some(&name)).then_some(name)
 }
 

@@ -4,7 +4,7 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{DatabaseWait, NodesStep, Sight, leave, on_its_way, upgrade};
-use crate::{observe::StatefulSetSeen, validate::Rack};
+use crate::{spec::Rack, world::StatefulSetSeen};
 
 /// How many members the rack may have now.
 pub(super) fn members(

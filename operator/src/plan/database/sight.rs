@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use readstates_operator_api::DatabaseNode;
 
 use crate::{
-    build,
-    observe::{PodSeen, StatefulSetSeen, World},
-    validate::{Database, Rack, Store, ValidatedCluster, rack_set},
+    spec::{Database, Rack, Store, ValidatedCluster, rack_set},
+    templates,
+    world::{PodSeen, StatefulSetSeen, World},
 };
 
 /// What all parts look at.
@@ -119,6 +119,6 @@ pub(super) fn outdated(pod: &PodSeen, seen: &StatefulSetSeen) -> bool {
 
 /// Whether this template is the one that the rack was last given.
 pub(super) fn as_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
-    let wanted = build::template_hash(sight.cluster, sight.database, rack);
+    let wanted = templates::template_hash(sight.cluster, sight.database, rack);
     seen.template_hash.as_ref() == Some(&wanted)
 }

@@ -277,13 +277,13 @@ mod tests {
     fn racks_keep_the_claims_that_they_were_made_with() {
         let sim = up();
         let mut world = sim.world();
-        let set = |world: &mut crate::observe::World, rack: &str, mode: &str| {
+        let set = |world: &mut crate::world::World, rack: &str, mode: &str| {
             world.racks.get_mut(rack).unwrap().access_modes = vec![mode.to_owned()];
         };
         set(&mut world, "a", "ReadWriteOncePod");
         set(&mut world, "b", "ReadWriteOnce");
         let shared =
-            |world: &crate::observe::World| plan(&sim.cluster, world, sim.clock).super_disks.shared;
+            |world: &crate::world::World| plan(&sim.cluster, world, sim.clock).super_disks.shared;
         assert_eq!(shared(&world), ["b".to_owned()].into());
         // One that is not there yet is made for pods.
         world.racks.remove("b");

@@ -25,14 +25,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage, Engine};
 
 pub(super) use self::begin::must_wait;
-use super::{
-    DatabaseWait, NodesStep, Sight, Template, health, on_its_way, outdated, roll, version,
-};
+use super::{DatabaseWait, NodesStep, Sight, health, on_its_way, outdated, roll, version};
 use crate::{
-    build,
     engine::Phase,
-    observe::{PodSeen, StatefulSetSeen},
-    validate::Rack,
+    spec::Rack,
+    templates::{self, Template},
+    world::{PodSeen, StatefulSetSeen},
 };
 
 /// Decides the stage, and takes the next step of it. What is waited for.
@@ -129,7 +127,7 @@ fn has_way_back(sight: &Sight<'_>, nodes: &NodesStep, upgrade: &DatabaseUpgrade)
 fn has_begun(sight: &Sight<'_>, upgrade: &DatabaseUpgrade) -> bool {
     let mut racks = sight.world.racks.values();
     let another = racks.any(|seen| {
-        let image = seen.template.as_deref().and_then(build::database_image);
+        let image = seen.template.as_deref().and_then(templates::database_image);
         image.is_none_or(|image| version::differ(&upgrade.from, image))
     });
     another || !version::differ(&upgrade.from, &upgrade.to)
@@ -141,7 +139,7 @@ pub(super) fn template_of_new(sight: &Sight<'_>, rack: &Rack) -> Template {
     let mut racks = sight.database.racks.iter();
     let others = racks.find_map(|rack| {
         let seen = sight.world.racks.get(&rack.name)?;
-        let image = build::database_image(seen.template.as_deref()?)?;
+        let image = templates::database_image(seen.template.as_deref()?)?;
         Some((image, seen.spec_hash.as_ref()))
     });
     let recorded = sight.world.upgrade.as_ref().map(|upgrade| {
@@ -158,7 +156,7 @@ pub(super) fn template_of_new(sight: &Sight<'_>, rack: &Rack) -> Template {
     });
     match recorded.or(others) {
         Some((image, hash)) if version::differ(image, &sight.database.image) => {
-            build::template_with_image(sight.cluster, sight.database, rack, (image, hash))
+            templates::template_with_image(sight.cluster, sight.database, rack, (image, hash))
         }
         Some(_) | None => Template::Wanted,
     }
@@ -202,7 +200,7 @@ fn may_be_had(sight: &Sight<'_>) -> bool {
         let Some(seen) = sight.world.racks.get(&rack.name) else {
             return true;
         };
-        let has = seen.template.as_deref().and_then(build::database_image);
+        let has = seen.template.as_deref().and_then(templates::database_image);
         has == Some(sight.database.image.as_str())
             || (roll::may_have_wanted(sight, rack, seen) && version::against(sight, seen).is_none())
     })
@@ -217,7 +215,7 @@ fn all_run(sight: &Sight<'_>, nodes: &NodesStep, image: &str) -> bool {
         };
         let template = seen.template.as_deref();
         seen.observed
-            && template.and_then(build::database_image) == Some(image)
+            && template.and_then(templates::database_image) == Some(image)
             && sight
                 .pods_of(rack)
                 .all(|(_, pod)| pod.ready && !pod.terminating && !outdated(pod, seen))

@@ -4,7 +4,7 @@
 use readstates_operator_api::{Engine, labels};
 
 use super::{DatabaseTrouble, Sight};
-use crate::{build, observe::StatefulSetSeen};
+use crate::{templates, world::StatefulSetSeen};
 
 /// A line of releases whose members read each other's disks: `5.0` of `5.0.9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ struct Line {
 
 /// Why the pods of a rack may not get the wanted image, unless a user has accepted it.
 pub(super) fn against(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<DatabaseTrouble> {
-    let from = build::database_image(seen.template.as_deref()?)?;
+    let from = templates::database_image(seen.template.as_deref()?)?;
     let to = &sight.database.image;
     if sight.world.consent.engine_version.as_ref() == Some(to) {
         return None;

@@ -5,7 +5,7 @@
 use readstates_operator_api::DatabaseNodeState;
 
 use super::{DatabaseWait, Growth, Named, NodesStep, Sight};
-use crate::{observe::ClaimSize, validate::Amount};
+use crate::{spec::Amount, world::ClaimSize};
 
 /// Asks for what is missing; what grows, or has just been asked for.
 pub(super) fn grow(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {

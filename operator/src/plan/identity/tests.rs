@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, Scene, certificate, identity, known, now, scene, shown},
-    observe::{Member, Version},
+    world::{Member, Version},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -27,7 +27,7 @@ fn chat() -> Scene {
 
 impl Scene {
     fn ready(self) -> Self {
-        self.schema(crate::observe::JobOutcome::Succeeded)
+        self.schema(crate::world::JobOutcome::Succeeded)
     }
 
     fn stage(&self) -> (Option<IdentityStep>, String) {

@@ -4,7 +4,8 @@ use readstates_operator_api::conditions::Reason;
 
 use crate::{
     fixtures::{CASSANDRA, Scene, now, scene, template},
-    plan::{MemberAction, Template, database::sim::Sim},
+    plan::{MemberAction, database::sim::Sim},
+    templates::Template,
 };
 
 /// Open for an hour from 01:00 on. It is Friday, 2027-01-15, 08:00.

@@ -7,8 +7,8 @@ use super::{
     view::{Pod, View},
 };
 use crate::{
-    observe::{Growth, Member},
     plan::WaitingOn,
+    world::{Growth, Member},
 };
 
 /// The next step.

@@ -7,8 +7,8 @@ use super::{
     view::{Pod, View},
 };
 use crate::{
-    observe::{Member, Seen},
     plan::WaitingOn,
+    world::{Member, Seen},
 };
 
 /// What is known of what a pod holds.

@@ -24,10 +24,11 @@ use readstates_api::admin::MovesRequest;
 
 pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
 use self::{fate::Next, view::View};
-use super::{Template, WaitingOn, maintenance};
+use super::{WaitingOn, maintenance};
 use crate::{
-    observe::{RingSeen, Seen, StatefulSetSeen, World},
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    templates::Template,
+    world::{RingSeen, Seen, StatefulSetSeen, World},
 };
 
 /// What to do with the cache.

@@ -14,11 +14,7 @@ use super::{
     leaving,
     view::{Pod, View},
 };
-use crate::{
-    build::{self, ports},
-    plan::WaitingOn,
-    validate::ValidatedCluster,
-};
+use crate::{names::ports, plan::WaitingOn, spec::ValidatedCluster, templates};
 
 /// The next batch, or what it waits for; `None` when every member that takes slots has its share.
 pub(super) fn next(view: &View<'_>) -> Option<Next> {
@@ -108,7 +104,7 @@ fn destination(cluster: &ValidatedCluster, pod: &Pod<'_>) -> Option<MoveDestinat
     Some(MoveDestination {
         name: pod.name().to_owned(),
         incarnation: pod.member()?.incarnation.to_string(),
-        url: format!("{}://{host}:{}", build::scheme(cluster), ports::HTTP),
+        url: format!("{}://{host}:{}", templates::scheme(cluster), ports::HTTP),
         zone: pod.seen.zone.clone(),
     })
 }

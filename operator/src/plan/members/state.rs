@@ -8,9 +8,9 @@ use readstates_ring::{Incarnation, SLOTS, Slot};
 
 use super::{spread, view::View};
 use crate::{
-    observe::{Member, RingSeen, Seen, World},
-    plan::Template,
-    validate::ValidatedCluster,
+    spec::ValidatedCluster,
+    templates::Template,
+    world::{Member, RingSeen, Seen, World},
 };
 
 /// How the ring stands.

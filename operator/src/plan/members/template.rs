@@ -1,7 +1,11 @@
 //! Chooses the template of cache pods. A change of the spec is taken at once; what only a different operator version
 //! makes of the same spec waits for consent, since each pod has to hand on what it owns for it.
 
-use crate::{build, observe::World, plan::Template, validate::ValidatedCluster};
+use crate::{
+    spec::ValidatedCluster,
+    templates::{self, Template},
+    world::World,
+};
 
 /// Length of the hash in the name of an update.
 const HASH: usize = 8;
@@ -16,7 +20,7 @@ pub(super) fn decide(
     let Some(set) = &world.cache else {
         return (Template::Wanted, None);
     };
-    let hash = build::cache_template_hash(cluster);
+    let hash = templates::cache_template_hash(cluster);
     if set.template_hash.as_ref() == Some(&hash) {
         return (Template::Wanted, None);
     }
@@ -39,7 +43,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{CASSANDRA, Scene, cluster, scene},
-        observe::JobOutcome,
+        world::JobOutcome,
     };
 
     fn update(scene: &Scene) -> Option<String> {

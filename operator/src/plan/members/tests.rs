@@ -6,8 +6,8 @@ use readstates_api::admin::{OwnershipStatus, StreamStatus};
 
 use crate::{
     fixtures::{EMBEDDED, EXTERNAL, Scene, now, process, scene},
-    observe::{Member, RingSeen, SecretSeen},
     plan::{CachePlan, MemberAction, RingState, WaitingOn, ring_state, served, taken_over},
+    world::{Member, RingSeen, SecretSeen},
 };
 
 /// A cluster with `replicas` wanted pods whose database is there.
@@ -16,7 +16,7 @@ fn chat(replicas: i32) -> Scene {
         scene(EMBEDDED)
     } else {
         scene(&EXTERNAL.replace("replicas: 2", &format!("replicas: {replicas}")))
-            .schema(crate::observe::JobOutcome::Succeeded)
+            .schema(crate::world::JobOutcome::Succeeded)
     };
     scene.world.secret = Some(SecretSeen::Complete);
     scene
@@ -430,7 +430,7 @@ fn a_ring_that_was_deleted_is_made_again_and_no_pod_stops() {
     assert_eq!((plan.ring, plan.replicas), (Some(13), 3));
     assert_eq!(
         (plan.action, plan.template),
-        (None, crate::plan::Template::Wanted)
+        (None, crate::templates::Template::Wanted)
     );
     assert!(matches!(
         ring_state(&scene.cluster, &scene.world, now()),

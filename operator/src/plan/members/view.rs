@@ -7,10 +7,11 @@ use readstates_ring::{Incarnation, RingTable, Slot};
 
 use super::PodRef;
 use crate::{
-    build,
-    observe::{Growth, Member, PodSeen, Seen, StatefulSetSeen, World},
-    plan::{Template, WaitingOn, maintenance},
-    validate::ValidatedCluster,
+    fingerprint::fingerprint,
+    plan::{WaitingOn, maintenance},
+    spec::ValidatedCluster,
+    templates::{self, Template},
+    world::{Growth, Member, PodSeen, Seen, StatefulSetSeen, World},
 };
 
 /// How long a new pod is waited for before slots are spread over those that are there. Pulling an image
@@ -126,8 +127,8 @@ impl<'a> View<'a> {
     /// Whether the StatefulSet is as wanted with `replicas` pods.
     pub(super) fn applied(&self, replicas: i32) -> bool {
         let (template, restarted) = self.template;
-        let set = build::cache(self.cluster, replicas, template, restarted);
-        let wish = build::fingerprint(&set);
+        let set = templates::cache(self.cluster, replicas, template, restarted);
+        let wish = fingerprint(&set);
         self.set.is_some_and(|set| set.applied_hash == Some(wish))
     }
 
@@ -160,12 +161,12 @@ impl<'a> View<'a> {
 
     /// Bytes of memory that pods made now ask for.
     fn memory_of_new(&self) -> Option<u64> {
-        build::cache_memory(self.set?.template.as_ref()?.spec.as_ref()?)
+        templates::cache_memory(self.set?.template.as_ref()?.spec.as_ref()?)
     }
 
     /// Bytes of memory that the spec asks for.
     fn memory_wanted(&self) -> Option<u64> {
-        build::memory_of(&self.cluster.cache.resources)
+        templates::memory_of(&self.cluster.cache.resources)
     }
 
     /// Whether it may yet get the memory that it lacks while it runs.

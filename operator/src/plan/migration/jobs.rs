@@ -5,8 +5,8 @@ use super::{
     delete, in_the_way,
 };
 use crate::{
-    build::{COPY, VERIFY},
-    observe::{JobOutcome, MoveJob, Run, Said},
+    names::{COPY, VERIFY},
+    world::{JobOutcome, MoveJob, Run, Said},
 };
 
 impl Scene<'_> {

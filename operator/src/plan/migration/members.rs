@@ -6,7 +6,7 @@ use readstates_operator_api::{
 };
 
 use super::{MigrationPlan, Scene};
-use crate::{build::MOVING_TO, observe::MemberStores, validate::same_store};
+use crate::{names::MOVING_TO, validate::same_store, world::MemberStores};
 
 /// What was seen of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

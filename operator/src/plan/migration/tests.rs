@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    build::{COPY, VERIFY},
     fixtures::{EXTERNAL, images},
-    observe::{Counted, MemberStores, PassTold, Run, Said, SecretSeen, Told},
+    names::{COPY, VERIFY},
     validate::validate_migration,
+    world::{Counted, MemberStores, PassTold, Run, Said, SecretSeen, Told},
 };
 
 const SOURCE: &str = "cql://db-1.example,db-2.example:9042/readstates";
@@ -552,8 +552,7 @@ fn a_secret_that_is_missing_is_waited_for_before_anything_is_copied() {
     assert_eq!(plan.words, "Secret login does not exist");
     let mut target = serving().since(7);
     target.spec.target.tls_secret_name = Some("new-ca".to_owned());
-    target.seen.target.certificates =
-        Some(crate::observe::CertificatesSeen::Absent { words: None });
+    target.seen.target.certificates = Some(crate::world::CertificatesSeen::Absent { words: None });
     assert_eq!(target.plan().words, "Secret new-ca does not exist");
     let mut gone = serving();
     gone.cluster["status"] = json!({});

@@ -5,9 +5,10 @@ use readstates_operator_api::{ReadStateClusterStatus, RestorePhase, conditions::
 use super::*;
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, Scene, now, scene},
-    observe::{PodSeen, Run, SourceSeen},
     plan::{Plan, backup_source},
-    validate::{BackupPlace, BackupsAt},
+    spec::{BackupPlace, BackupsAt},
+    templates,
+    world::{PodSeen, Run, SourceSeen},
 };
 
 fn source() -> RestoreSource {
@@ -42,7 +43,7 @@ fn ready() -> Scene {
 impl Scene {
     /// There is a Job that restores, with this outcome.
     fn restoring(self, outcome: JobOutcome) -> Self {
-        let name = build::restore_job_name(&self.cluster, &source());
+        let name = templates::restore_job_name(&self.cluster, &source());
         self.restoring_by(&name, outcome)
     }
 
@@ -259,7 +260,7 @@ fn half_of_a_restore_is_not_backed_up() {
     cluster.metadata.namespace = Some("talk".to_owned());
     cluster.metadata.uid = Some("uid-of-chat".to_owned());
     let scene = ready();
-    let store = build::wanted_store(&scene.cluster).unwrap();
+    let store = templates::wanted_store(&scene.cluster).unwrap();
     let mut status = ReadStateClusterStatus {
         schema: Some(readstates_operator_api::SchemaStatus {
             store,

@@ -5,8 +5,8 @@ use readstates_operator_api::{DatabaseNodeState, conditions::Reason};
 use super::*;
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, Scene, now, scene},
-    observe::Member,
     plan::database::sim::{Sim, spec, two_and_two},
+    world::Member,
 };
 
 const STOPPED: &str = "replicas: 3\nstopped: true";
@@ -110,7 +110,7 @@ fn what_is_asked_for_meanwhile_changes_no_template() {
 fn a_cluster_on_somebody_elses_database_stops_its_cache_alone() {
     let spec = EXTERNAL.replace("replicas: 2", "replicas: 2\nstopped: true");
     let scene = scene(&spec)
-        .schema(crate::observe::JobOutcome::Succeeded)
+        .schema(crate::world::JobOutcome::Succeeded)
         .running(2);
     assert_eq!(cache_at(&scene), Some(0));
     let scene = told(scene).gone("chat-0").gone("chat-1");

@@ -3,8 +3,8 @@
 use super::racks;
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, Scene, scene, with_tls},
-    observe::{CertificatesSeen, JobOutcome},
-    plan::Template,
+    templates::Template,
+    world::{CertificatesSeen, JobOutcome},
 };
 
 fn absent() -> CertificatesSeen {
@@ -133,7 +133,7 @@ fn no_cache_pod_is_made_or_replaced_while_the_api_has_no_certificate_that_can_be
 fn another_certificate_of_the_api_makes_no_other_pods() {
     let mut scene = with_api_tls("{ secretName: api }");
     let template = |scene: &Scene| {
-        crate::build::cache(&scene.cluster, 3, &crate::plan::Template::Wanted, None)
+        crate::templates::cache(&scene.cluster, 3, &crate::templates::Template::Wanted, None)
     };
     scene.world.api_certificate = Some(good());
     let before = (template(&scene), scene.plan().cache);

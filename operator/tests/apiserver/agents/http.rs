@@ -13,9 +13,9 @@ use axum::{
 };
 use readstates_identity::Identity;
 use readstates_operator::{
-    build::ports,
     engine::{Facts, Report, Start},
-    observe::PodSeen,
+    names::ports,
+    world::PodSeen,
 };
 
 use super::FakeAgents;

@@ -103,16 +103,20 @@ async fn moves_and_goes(world: &World, mut look: impl AsyncFnMut()) {
     panic!("it does not end");
 }
 
+/// The same by an operator that is killed, or whose writes go wrong.
+async fn moves_by(world: &World, operator: &Mortal) {
+    let look = async || {
+        operator
+            .try_to(async |ctx| world.look_by(ctx, "away").await)
+            .await;
+    };
+    Box::pin(moves_and_goes(world, look)).await;
+}
+
 #[test]
 fn an_operator_that_is_killed_between_any_two_writes_moves_a_table() {
     with_world(async |world| {
-        let operator = Mortal::new(&world);
-        let look = async || {
-            operator
-                .try_to(async |ctx| world.look_by(ctx, "away").await)
-                .await;
-        };
-        Box::pin(moves_and_goes(&world, look)).await;
+        Box::pin(moves_by(&world, &Mortal::new(&world))).await;
     });
 }
 
@@ -122,12 +126,7 @@ fn an_operator_whose_writes_conflict_fail_or_go_unanswered_moves_a_table() {
         for fault in FAULTS {
             let world = world.another().await;
             let operator = Mortal::who_suffers(&world, fault);
-            let look = async || {
-                operator
-                    .try_to(async |ctx| world.look_by(ctx, "away").await)
-                    .await;
-            };
-            Box::pin(moves_and_goes(&world, look)).await;
+            Box::pin(moves_by(&world, &operator)).await;
         }
     });
 }

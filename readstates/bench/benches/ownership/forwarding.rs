@@ -178,7 +178,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
 }
 
 /// What this process has spent of processors, in microseconds.
-fn spent_micros() -> f64 {
+pub(crate) fn spent_micros() -> f64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     spent.tv_sec as f64 * 1e6 + spent.tv_nsec as f64 / 1e3
 }

@@ -9,6 +9,7 @@ mod forwarding;
 mod lookups;
 mod mention;
 mod rings;
+mod singles;
 mod world;
 
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", doors::compare(&runtime, rounds)?);
         println!("### From one member to another\n");
         println!("{}", forwarding::measure(&runtime, rounds)?);
+        println!("### Forwarding small requests\n");
+        println!("{}", singles::measure(&runtime, rounds)?);
     }
     println!("### A mention of 30,000 users\n");
     println!("{}", mention::measure(&runtime, rounds, mentions)?);

@@ -10,9 +10,9 @@ use readstates_api::{
         v2::{self, Entry, Row},
     },
 };
+use readstates_queues::MOST_RECORDS;
 
 use super::{
-    queues::MOST_RECORDS,
     sender,
     waiting::{Done, Inner, Waiting},
 };

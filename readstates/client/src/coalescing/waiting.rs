@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use readstates_api::{Id, ReadState, Version, batch::v2::Entry};
+use readstates_queues::{Queues, Ticket};
 use tokio::{
     runtime::Handle,
     sync::oneshot,
@@ -11,7 +12,6 @@ use tokio::{
 
 use super::{
     frame::operation_of,
-    queues::{Queues, Ticket},
     sender::{self, OwnerKey},
 };
 use crate::{

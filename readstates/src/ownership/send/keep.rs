@@ -28,11 +28,12 @@ const KEEP_PAUSE: Duration = Duration::from_secs(1);
 /// What has become of slots that were sealed for a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The ring was not asked to name another for any of them, or names this member again.
+    /// The ring was not asked to name another for any of them, or names this member again, which goes on with what is here.
     Here,
     /// The ring names the destination.
     Handed,
-    /// The ring has not said whom it names, though it was asked to name the destination; or it names a third member.
+    /// The ring has not said whom it names, though it was asked to name the destination; or it names a third member, or
+    /// this one without saying that it was the owner all the time: then it begins with the database.
     Unknown,
 }
 
@@ -58,10 +59,10 @@ impl Ownership {
         for &(slot, epoch) in slots {
             let config = routes.table().config(slot);
             let named = config.filter(|config| config.epoch() > epoch);
-            match named.map(|config| config.owner()) {
+            match named.map(|config| (config.owner(), config.inherits())) {
                 None if !self.slots.has_asked(slot) => {}
-                Some(owner) if owner == me => {}
-                Some(owner) if owner == to => fate = Fate::Handed,
+                Some((owner, Some(inherits))) if owner == me && inherits == epoch => {}
+                Some((owner, _)) if owner == to => fate = Fate::Handed,
                 // A store that was restored in the middle of the transfer names a third member.
                 None | Some(_) => return Fate::Unknown,
             }

@@ -139,6 +139,11 @@ impl Slots {
             .collect()
     }
 
+    /// Whether this is the config by which a slot goes here.
+    pub(in crate::ownership) fn has_learned(&self, slot: Slot, config: SlotConfig) -> bool {
+        self.inner.lock().machines[usize::from(slot.number())].config() == config
+    }
+
     /// The processes that are known here to own a slot, or to back one.
     pub(in crate::ownership) fn named(&self) -> HashSet<Incarnation> {
         let known = self.known().into_iter();

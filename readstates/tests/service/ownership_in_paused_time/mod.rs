@@ -9,6 +9,7 @@ mod late_swaps;
 mod outages;
 mod replicated;
 mod restores;
+mod sealed;
 mod world;
 
 use std::{

@@ -82,7 +82,7 @@ async fn three_that_acknowledged() -> (World, Arc<MemoryRing>, [Member; 3]) {
 }
 
 /// What the one of these says that owns the user.
-async fn said(members: &[&Member], user: u64, message: u64) -> Said {
+pub(super) async fn said(members: &[&Member], user: u64, message: u64) -> Said {
     loop {
         for member in members {
             match member.ack(user, message).await {

@@ -13,7 +13,8 @@ pub(super) async fn taken(world: &Arc<World>) -> Result<(), String> {
     let living = world.living();
     let (serves, leave) = (&living[0], &living[1..]);
     for process in leave {
-        if !process.leave(Duration::from_secs(12)).await {
+        let ended = process.leave(Duration::from_secs(12)).await;
+        if ended.is_some_and(|ended| !ended.everything_is_written()) {
             return Err(format!("{process:?} has not written everything"));
         }
     }

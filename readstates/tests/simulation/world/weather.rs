@@ -81,6 +81,10 @@ impl World {
         self.state(|state| !state.cut_off.is_empty())
     }
 
+    pub(crate) fn is_another_cut_off(&self, than: Incarnation) -> bool {
+        self.state(|state| state.cut_off.iter().any(|who| *who != than))
+    }
+
     pub(crate) fn set_ring_away(&self, away: bool) {
         self.state(|state| state.ring_away = away);
     }

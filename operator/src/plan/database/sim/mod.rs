@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use crate::{
-    build,
-    engine::{Disk, Job, Node, NodeState, RequestedJob, UpgradeStep},
+    engine::{Disk, Job, Node, NodeState, RequestedJob, Snapshots, UpgradeStep},
     fixtures,
     plan::{Plan, plan},
-    validate::{Store, ValidatedCluster},
+    spec::{Store, ValidatedCluster},
+    templates,
 };
 
 mod nature;
@@ -32,7 +32,7 @@ pub(crate) struct Sim {
     /// Which node each pod is told that it is.
     pub(crate) identities: BTreeMap<String, String>,
     pub(crate) clock: Timestamp,
-    pub(crate) consent: crate::observe::Consent,
+    pub(crate) consent: crate::world::Consent,
     /// The places among the clusters that restart pods.
     pub(crate) places: crate::rollouts::Places,
     /// Pods of this template have no agent, as those of an operator before.
@@ -69,7 +69,7 @@ pub(crate) struct Sim {
     /// Super-disks that are not healthy, by pod; only where the spec has some.
     pub(crate) super_disks: BTreeMap<String, crate::super_disk::SuperDiskSeen>,
     /// Whether the cluster whose volumes these are still exists.
-    pub(crate) volumes_of_exists: Option<crate::observe::Seen<bool>>,
+    pub(crate) volumes_of_exists: Option<crate::world::Seen<bool>>,
     pub(crate) bad_template: Option<String>,
     pub(crate) log: Vec<String>,
     /// Steps of upgrades, and restarts with another image.
@@ -123,6 +123,7 @@ pub(crate) struct Pod {
     upgrade: Option<RequestedJob>,
     /// What the upgrade's job is.
     step: Option<UpgradeStep>,
+    snapshots: Snapshots,
     pub(crate) image: String,
     left: bool,
 }
@@ -174,7 +175,7 @@ impl Sim {
             ring: Vec::new(),
             identities: BTreeMap::new(),
             clock: fixtures::now(),
-            consent: crate::observe::Consent::default(),
+            consent: crate::world::Consent::default(),
             places: crate::rollouts::Places::default(),
             agentless: None,
             free_bytes: 1 << 40,
@@ -291,14 +292,14 @@ impl Sim {
 
     pub(crate) fn wanted(&self, rack: &str) -> String {
         let (database, rack) = self.managed(rack);
-        build::template_hash(&self.cluster, database, rack)
+        templates::template_hash(&self.cluster, database, rack)
     }
 
     fn spec_hash(&self) -> String {
         self.managed("a").0.spec_hash(None)
     }
 
-    fn managed(&self, rack: &str) -> (&crate::validate::Database, &crate::validate::Rack) {
+    fn managed(&self, rack: &str) -> (&crate::spec::Database, &crate::spec::Rack) {
         let Store::Managed(database) = &self.cluster.store else {
             panic!("no racks")
         };

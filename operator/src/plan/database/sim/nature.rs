@@ -6,7 +6,7 @@ use readstates_operator_api::DatabaseNode;
 
 use super::{Pod, Set, Sim, Volume};
 use crate::{
-    engine::{Disk, Job, NodeState, RequestedJob, UpgradeStep},
+    engine::{Disk, Job, NodeState, RequestedJob, Snapshots, UpgradeStep},
     plan::database::version,
 };
 
@@ -201,6 +201,7 @@ impl Sim {
             repair: None,
             upgrade: None,
             step: None,
+            snapshots: Snapshots::default(),
             image: image.to_owned(),
             left: false,
         };

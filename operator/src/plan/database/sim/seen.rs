@@ -6,7 +6,7 @@ use super::{Pod, Set, Sim};
 use crate::{
     engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
     fixtures,
-    observe::{
+    world::{
         ClaimSeen, ClaimSize, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World,
     },
 };
@@ -149,7 +149,7 @@ impl Sim {
             identity: fixtures::identity(),
             schema: self
                 .has_schema
-                .then(|| crate::build::wanted_store(&self.cluster))
+                .then(|| crate::templates::wanted_store(&self.cluster))
                 .flatten(),
             ..World::default()
         }

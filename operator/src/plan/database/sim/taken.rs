@@ -2,9 +2,10 @@
 
 use super::{Set, Sim, turns::Decided};
 use crate::{
-    build,
     engine::{Disk, Job, Node, NodeState, Ranges, RequestedJob},
-    plan::database::{Order, RackStep, Template, version},
+    objects,
+    plan::database::{Order, version},
+    templates::{self, RackStep, Template},
 };
 
 impl Sim {
@@ -34,7 +35,7 @@ impl Sim {
             }
         }
         if may() {
-            let map = build::identities(&self.cluster, &step.records);
+            let map = objects::identities(&self.cluster, &step.records);
             self.identities = map.data.unwrap_or_default();
         }
         for rack in &plan.racks {
@@ -193,6 +194,9 @@ impl Sim {
                 if done || last.is_some_and(|u| u.job == Job::Running) {
                     return;
                 }
+                if live.snapshots.begin(&order.step).is_err() {
+                    return;
+                }
                 live.step = Some(order.step.clone());
                 live.upgrade = Some(RequestedJob {
                     request: order.request.clone(),
@@ -251,7 +255,7 @@ impl Sim {
             } => (
                 template_hash.clone().unwrap(),
                 spec_hash.clone().unwrap(),
-                build::database_image(template).unwrap().to_owned(),
+                templates::database_image(template).unwrap().to_owned(),
             ),
         };
         let before = self.racks.get(rack).cloned();

@@ -2,8 +2,8 @@
 
 use crate::{
     engine::Disk,
-    observe::Seen,
     plan::database::sim::{Sim, two_and_two},
+    world::Seen,
 };
 
 use super::{ALL, trouble};

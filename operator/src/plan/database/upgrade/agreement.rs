@@ -10,8 +10,8 @@ use readstates_operator_api::DatabaseUpgrade;
 
 use crate::{
     engine::Facts,
-    observe::Seen,
     plan::database::{Sight, outdated, version},
+    world::Seen,
 };
 
 /// How Cassandra names the nodes that it could not ask.
@@ -74,7 +74,7 @@ fn images<'a>(sight: &Sight<'a>) -> BTreeMap<&'a str, Option<&'a str>> {
             let template = seen.template.as_deref().filter(|_| !outdated(pod, seen));
             Some((
                 pod.ip.as_deref()?,
-                template.and_then(crate::build::database_image),
+                template.and_then(crate::templates::database_image),
             ))
         })
     });

@@ -7,10 +7,10 @@ use readstates_operator_api::{
 
 use super::may_be_had;
 use crate::{
-    build,
     engine::SNAPSHOTS,
-    observe::StatefulSetSeen,
     plan::database::{DatabaseWait, NodesStep, Sight, health, roll, version},
+    templates,
+    world::StatefulSetSeen,
 };
 
 /// Puts an upgrade on record, if the racks are to get another release.
@@ -44,7 +44,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
 
 /// The image that the rack has, if the wanted one is of another release.
 pub(super) fn changes<'a>(sight: &Sight<'a>, seen: &'a StatefulSetSeen) -> Option<&'a str> {
-    let has = build::database_image(seen.template.as_deref()?)?;
+    let has = templates::database_image(seen.template.as_deref()?)?;
     version::differ(has, &sight.database.image).then_some(has)
 }
 

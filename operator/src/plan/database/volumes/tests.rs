@@ -1,12 +1,12 @@
 use super::*;
 use crate::{
     fixtures,
-    observe::World,
     plan::{
         Plan,
         database::sim::{Sim, two_and_two},
         plan,
     },
+    world::World,
 };
 
 /// Two racks of two nodes on volumes of 1Ti, and a spec that says 2Ti.

@@ -2,10 +2,10 @@
 
 use super::{chat, is};
 use crate::{
-    build,
     fixtures::{Scene, now},
-    observe::Growth,
-    plan::{Template, WaitingOn},
+    plan::WaitingOn,
+    templates::{self, Template},
+    world::Growth,
 };
 
 const MIB: u64 = 1 << 20;
@@ -20,15 +20,13 @@ fn changed(from: i64, to: i64) -> Scene {
     let before = crate::fixtures::cluster(&spec(from));
     let mut scene = chat(3);
     scene.cluster = before.clone();
-    scene = scene
-        .schema(crate::observe::JobOutcome::Succeeded)
-        .running(3);
+    scene = scene.schema(crate::world::JobOutcome::Succeeded).running(3);
     let of = |cluster: &_| {
-        let set = build::cache(cluster, 3, &Template::Wanted, None);
+        let set = templates::cache(cluster, 3, &Template::Wanted, None);
         set.spec.unwrap().template
     };
     let had = of(&before);
-    let memory = build::cache_memory(had.spec.as_ref().unwrap());
+    let memory = templates::cache_memory(had.spec.as_ref().unwrap());
     let annotations = had.metadata.unwrap().annotations.unwrap();
     for pod in ["chat-0", "chat-1", "chat-2"] {
         scene = scene.pod(pod, |pod| {
@@ -37,7 +35,7 @@ fn changed(from: i64, to: i64) -> Scene {
         });
     }
     scene.cluster = crate::fixtures::cluster(&spec(to));
-    scene = scene.schema(crate::observe::JobOutcome::Succeeded).set(3);
+    scene = scene.schema(crate::world::JobOutcome::Succeeded).set(3);
     let set = scene.world.cache.as_mut().unwrap();
     set.template = Some(Box::new(of(&scene.cluster)));
     scene.outdated(&["chat-0", "chat-1", "chat-2"])

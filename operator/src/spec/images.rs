@@ -1,0 +1,18 @@
+//! The images the operator was installed with.
+
+/// The images the operator was installed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// Of cache pods and schema Jobs.
+    pub readstates: String,
+    /// Of Cassandra members.
+    pub cassandra: String,
+    /// Of `ScyllaDB` members.
+    pub scylla: String,
+    /// Of the agent beside them: the operator's own.
+    pub agent: String,
+    /// Of the containers that look after super-disks.
+    pub super_disk: String,
+    /// Secrets by which they are pulled.
+    pub pull_secrets: Vec<String>,
+}

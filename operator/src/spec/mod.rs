@@ -1,0 +1,413 @@
+//! A spec after parsing: complete, and everything in it makes sense. `validate` makes it.
+
+mod access;
+mod amount;
+mod backup;
+mod identity;
+mod images;
+mod maintenance;
+mod migration;
+mod restore;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
+        networking::v1::NetworkPolicyPeer,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+use readstates_operator_api::{
+    DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode, IssuerRef, PodTemplate,
+    PullPolicy, Reclaim, ServiceSpec, VolumesOf,
+};
+
+pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
+pub use self::{
+    access::{Access, Caller},
+    amount::Amount,
+    backup::{BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule},
+    identity::{Identity, rack_set},
+    images::Images,
+    maintenance::Maintenance,
+    migration::ValidatedMigration,
+    restore::{RestoreSource, RestoreWish},
+};
+use crate::fingerprint::fingerprint;
+
+/// A `ReadStateCluster` that can be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidatedCluster {
+    pub id: Identity,
+    /// Wanted cache pods.
+    pub replicas: i32,
+    /// Whether nothing may be changed.
+    pub paused: bool,
+    /// Whether nothing is to run.
+    pub stopped: bool,
+    /// When pods that serve may be restarted.
+    pub maintenance: Maintenance,
+    /// Image of cache pods and schema Job.
+    pub image: String,
+    /// Pull policy of all pods.
+    pub pull_policy: Option<String>,
+    /// Pull secrets of all pods.
+    pub pull_secrets: Vec<LocalObjectReference>,
+    /// Image of the agent in database pods.
+    pub agent_image: String,
+    /// How Prometheus finds the pods; none: it is not told.
+    pub monitoring: Option<Monitoring>,
+    /// The cache pods.
+    pub cache: Cache,
+    /// Where read states are kept.
+    pub store: Store,
+    /// The backup that it begins with; none: it begins empty.
+    pub restore: Option<RestoreWish>,
+    /// The issuer of the certificates with which its processes prove their identity.
+    pub issuing: Issuing,
+    /// The wish for another certificate authority.
+    pub rotation: Option<String>,
+    /// Whose claim on the keyspace of an external database is taken over.
+    pub take_over_claim: Option<String>,
+    /// Changes whenever the spec of cache pods changes.
+    pub cache_spec_hash: String,
+    /// Namespace of the operator. Pods elsewhere are not taken for it.
+    pub operator_namespace: String,
+    /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may not bind it.
+    pub token_review_role: Option<String>,
+    /// What was seen of the login to the database.
+    pub login: Login,
+    /// What was seen of the certificates for CQL.
+    pub certificates: Certificates,
+    /// Whether there are CAs to check clients' certificates by.
+    pub client_ca: bool,
+}
+
+/// How Prometheus finds the pods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Monitoring {
+    /// Labels of PodMonitors.
+    pub labels: BTreeMap<String, String>,
+    /// How often pods are asked.
+    pub interval: Option<String>,
+    /// Peers that may reach the metrics of `ScyllaDB`.
+    pub from: Vec<NetworkPolicyPeer>,
+}
+
+impl ValidatedCluster {
+    /// With what was seen of Secrets. `client_ca`: whether there are CAs to check clients' certificates by.
+    #[must_use]
+    pub fn seen(mut self, login: Login, certificates: Certificates, client_ca: bool) -> Self {
+        if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
+            // A user who puts other certificates into the Secret wants pods that have them.
+            database.said.certificates = Some(mark.clone());
+        }
+        let said = (
+            &self.cache_spec_hash,
+            &login.version,
+            certificates.client,
+            client_ca,
+        );
+        Self {
+            cache_spec_hash: fingerprint(&said),
+            login,
+            certificates,
+            client_ca,
+            ..self
+        }
+    }
+
+    /// With the claim that is taken over.
+    #[must_use]
+    pub fn taking_over(self, claim: Option<&String>) -> Self {
+        Self {
+            take_over_claim: claim.cloned(),
+            ..self
+        }
+    }
+
+    /// With its maintenance window open until then, for once.
+    #[must_use]
+    pub fn open_until(mut self, until: Option<&String>) -> Self {
+        self.maintenance.open_until(until);
+        self
+    }
+
+    /// As the operator in this namespace sees it, with the wish for another certificate authority.
+    /// `token_review_role`: what it may bind cache pods to.
+    #[must_use]
+    pub fn asked_of(
+        self,
+        operator_namespace: &str,
+        rotation: Option<&String>,
+        token_review_role: Option<&String>,
+    ) -> Self {
+        Self {
+            operator_namespace: operator_namespace.to_owned(),
+            rotation: rotation.cloned(),
+            token_review_role: token_review_role.cloned(),
+            ..self
+        }
+    }
+
+    /// The Secret with the certificates for CQL; none: CQL is spoken in the clear.
+    #[must_use]
+    pub fn certificate_secret(&self) -> Option<String> {
+        match &self.store {
+            Store::Managed(database) => database.tls.as_ref().map(|tls| match tls {
+                Tls::Secret(name) => name.clone(),
+                Tls::Issuer(_) => self.id.certificate(),
+            }),
+            Store::External(external) => external.tls.clone(),
+            Store::Embedded(_) => None,
+        }
+    }
+
+    /// The Secret with the certificate that the API is spoken with; none: it is spoken in the clear.
+    #[must_use]
+    pub fn api_certificate_secret(&self) -> Option<String> {
+        self.cache.tls.as_ref().map(|tls| match tls {
+            Tls::Secret(name) => name.clone(),
+            Tls::Issuer(_) => self.id.api_certificate(),
+        })
+    }
+
+    /// Whether certificates are wanted that are not there, or cannot be used.
+    #[must_use]
+    pub fn lacks_certificates(&self) -> bool {
+        self.certificate_secret().is_some() && self.certificates.mark.is_none()
+    }
+}
+
+/// What was seen of the certificates for CQL: no part of the spec, and yet of what is built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// Changes whenever what members show changes; none while they cannot be used.
+    pub mark: Option<String>,
+    /// Whether there is one to show to an external database.
+    pub client: bool,
+}
+
+/// The issuer of the certificates with which the processes of a cluster prove their identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Issuing {
+    /// The operator, with an authority for this cluster alone.
+    Operator,
+    /// An issuer of cert-manager.
+    Manager(IssuerRef),
+}
+
+/// Where certificates come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// A Secret that is there.
+    Secret(String),
+    /// An issuer of cert-manager.
+    Issuer(IssuerRef),
+}
+
+/// What was seen of the login to a database that the operator runs: no part of the spec, and yet of what is
+/// built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// Changes whenever the user or the password does; neither can be told from it.
+    pub version: Option<String>,
+    /// Whether all of the database asks for a login: only then can roles be made.
+    pub asked_for: bool,
+}
+
+/// How cache pods run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// Read states a pod keeps.
+    pub capacity_states: i64,
+    /// Longest time from change to write.
+    pub flush_interval: Duration,
+    /// When a change is written; none: as the service decides.
+    pub flush_mode: Option<FlushMode>,
+    /// What survives a crash; none: as the service decides.
+    pub durability: Option<Durability>,
+    /// Requests and limits.
+    pub resources: ResourceRequirements,
+    /// Whether those come from the capacity, and not from the user.
+    pub resources_by_capacity: bool,
+    /// Where its pods run.
+    pub placement: Placement,
+    /// What the user lays over its pods.
+    pub overlay: Option<Box<PodTemplate>>,
+    /// The Service of the API.
+    pub service: Option<Box<ServiceSpec>>,
+    /// Who may reach the API; none: the pods of its namespace.
+    pub clients: Option<Vec<NetworkPolicyPeer>>,
+    /// Who may call it; none: any client that reaches it.
+    pub access: Option<Access>,
+    /// Where the certificate of the API comes from; none: it is spoken in the clear.
+    pub tls: Option<Tls>,
+}
+
+/// Where pods run, as Kubernetes has it; nothing of it is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// Labels that nodes must have.
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Accepted taints.
+    pub tolerations: Option<Vec<Toleration>>,
+    pub priority_class: Option<String>,
+}
+
+impl Placement {
+    pub(crate) fn of(
+        node_selector: Option<&BTreeMap<String, String>>,
+        tolerations: Option<&Vec<Toleration>>,
+        priority_class: Option<&String>,
+    ) -> Self {
+        Self {
+            node_selector: node_selector.filter(|s| !s.is_empty()).cloned(),
+            tolerations: tolerations.filter(|t| !t.is_empty()).cloned(),
+            priority_class: priority_class.cloned(),
+        }
+    }
+}
+
+/// Where read states are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Store {
+    /// A database the operator runs.
+    Managed(Box<Database>),
+    /// A database that the operator does not run.
+    External(External),
+    /// The one cache pod's volume.
+    Embedded(Volume),
+}
+
+/// A database the operator runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    pub engine: Engine,
+    pub image: String,
+    /// Copies of each read state.
+    pub replication_factor: i32,
+    /// Racks, in the order in which they are started. Never empty.
+    pub racks: Vec<Rack>,
+    /// Volume of each member.
+    pub volume: Volume,
+    /// The cluster whose volumes these are; none: its own.
+    pub volumes_of: Option<VolumesOf>,
+    /// Local disks in front of it.
+    pub super_disk: Option<SuperDisk>,
+    /// Requests and limits.
+    pub resources: ResourceRequirements,
+    /// The same of the containers beside a member, over what they have anyway.
+    pub agent_resources: ResourceRequirements,
+    /// Settings of the engine; none that is ours to set.
+    pub settings: BTreeMap<String, String>,
+    /// Where its pods run.
+    pub placement: Placement,
+    /// Whether `ScyllaDB` skips its checks of disk and machine.
+    pub developer_mode: bool,
+    /// Keyspace of the read states.
+    pub keyspace: String,
+    /// The user's Secret with the login of cache pods; none: one of our own.
+    pub secret: Option<String>,
+    /// Where the certificates for CQL come from; none: it is spoken in the clear.
+    pub tls: Option<Tls>,
+    /// What the user lays over its pods.
+    pub overlay: Option<Box<PodTemplate>>,
+    /// Peers that may speak CQL, beside cache pods.
+    pub clients: Vec<NetworkPolicyPeer>,
+    /// What happens to the volume of a member that left.
+    pub reclaim: Reclaim,
+    /// Time from one repair of a node to the next; none: the operator repairs nothing.
+    pub repair_every: Option<Duration>,
+    /// What the user says of the pods.
+    pub said: Said,
+}
+
+impl Database {
+    /// Hash of what the user says of the pods: what differs with it the same, the operator changed. `made_with`: the size
+    /// at which a StatefulSet makes its claims, where it is there: volumes that have grown since make no other pods.
+    #[must_use]
+    pub fn spec_hash(&self, made_with: Option<&Quantity>) -> String {
+        let Said {
+            pods,
+            image_pull_policy,
+            image_pull_secrets,
+            certificates,
+        } = &self.said;
+        let mut pods = pods.clone();
+        if let (Some(storage), Some(size)) = (&mut pods.storage, made_with)
+            && Amount::parse(&storage.size) != Amount::parse(&size.0)
+        {
+            storage.size.clone_from(&size.0);
+        }
+        let hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
+        match certificates {
+            Some(mark) => fingerprint(&(hash, mark)),
+            None => hash,
+        }
+    }
+}
+
+/// What the user says of the pods of a database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The part of the spec that pods are made from.
+    pub pods: Box<DatabaseSpec>,
+    /// When images are pulled.
+    pub image_pull_policy: Option<PullPolicy>,
+    /// With what they are pulled.
+    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    /// What is in the Secret with the certificates.
+    pub certificates: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rack {
+    pub name: String,
+    /// Wanted members.
+    pub members: i32,
+    /// Zone its pods must run in.
+    pub zone: Option<String>,
+}
+
+/// A volume to claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    pub size: Quantity,
+    /// Its class; none: the default one.
+    pub class: Option<String>,
+}
+
+/// A database that the operator does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// Hosts to begin with. Never empty.
+    pub contact_points: Vec<String>,
+    /// CQL port.
+    pub port: i32,
+    /// Keyspace of the read states.
+    pub keyspace: String,
+    /// Data center to use.
+    pub local_datacenter: String,
+    /// Copies of each read state.
+    pub replication_factor: i32,
+    /// Secret with the login.
+    pub secret: Option<String>,
+    /// Secret with the CA of its certificates; none: CQL is spoken in the clear.
+    pub tls: Option<String>,
+}
+
+/// Local disks in front of the volume of each member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuperDisk {
+    /// Paths of local disks on the node, or patterns of them. Never empty.
+    pub local_devices: Vec<String>,
+    /// How many of them are used.
+    pub local_count: i32,
+    /// Whether a member may start without them.
+    pub fast_leg: FastLeg,
+    pub filesystem: Filesystem,
+    /// Image of the disk's containers.
+    pub image: String,
+}

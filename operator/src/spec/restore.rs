@@ -1,0 +1,21 @@
+//! The backup that a new cluster begins with.
+
+use super::BackupPlace;
+
+/// Which backup a new cluster begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreWish {
+    /// The one of the `ReadStateBackup` of this name.
+    Backup(String),
+    /// One in this place.
+    Place(Box<RestoreSource>),
+}
+
+/// A backup and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreSource {
+    /// Where it is.
+    pub place: BackupPlace,
+    /// Its id, or `latest`.
+    pub snapshot: String,
+}

@@ -1,0 +1,149 @@
+//! Apache Cassandra, by the environment variables of its official image.
+
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
+
+use super::{Config, DATACENTER, Members, Place, agent, certificates};
+use crate::{
+    spec::Amount,
+    templates::{env, pod},
+};
+
+/// Clients must log in, and may do what their role may. The image has no variables for this, but Cassandra takes any
+/// setting as a property.
+const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
+                     -Dcassandra.settings.authenticator=PasswordAuthenticator \
+                     -Dcassandra.settings.authorizer=CassandraAuthorizer";
+
+/// Any setting of `cassandra.yaml`, of whatever depth, as one more option of the JVM.
+fn setting(name: &str, value: &str) -> String {
+    format!(" -Dcassandra.settings.{name}={value}")
+}
+
+/// CQL over TLS and no other way, from a file in PEM form. No password: the key is not encrypted.
+fn tls() -> String {
+    let option =
+        |name: &str, value: &str| setting(&format!("client_encryption_options.{name}"), value);
+    [
+        ("enabled", "true"),
+        ("optional", "false"),
+        ("keystore", certificates::KEYSTORE_FILE),
+        ("ssl_context_factory.class_name", PEM),
+    ]
+    .map(|(name, value)| option(name, value))
+    .concat()
+}
+
+const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
+
+/// The image's entrypoint writes into the folder of the image's settings, and the root file system is read-only. So it
+/// gets a copy of them; the entrypoint, the server and its tools follow the variable.
+const SETTINGS: &str = "\
+cp -R -f \"${CASSANDRA_CONF:-/etc/cassandra}/.\" /run/cassandra || exit 1
+export CASSANDRA_CONF=/run/cassandra
+";
+
+/// The settings of the official image have a password for a keystore, and no property can take it away: with one,
+/// Cassandra would take the key for encrypted. The lines mean nothing else here: between nodes there is no TLS.
+const NO_PASSWORD: &str = "\
+settings=$CASSANDRA_CONF/cassandra.yaml
+if [ -e \"$settings\" ]; then sed -i '/^ *keystore_password:/d' \"$settings\" || exit 1; fi
+";
+
+/// The user `cassandra` of the image.
+const USER: i64 = 999;
+
+pub(super) struct Cassandra;
+
+impl Members for Cassandra {
+    fn container(&self, place: &Place<'_>) -> Container {
+        let (tls, edit) = match place.database.tls {
+            Some(_) => (tls(), NO_PASSWORD),
+            None => (String::new(), ""),
+        };
+        let settings = place.database.settings.iter();
+        let settings: String = settings.map(|(name, value)| setting(name, value)).collect();
+        let options = format!("{LOGIN}{tls}{settings}");
+        let mut vars = vec![
+            env::field("POD_IP", "status.podIP"),
+            env::value("CASSANDRA_CLUSTER_NAME", &place.cluster_name),
+            env::value("CASSANDRA_DC", DATACENTER),
+            env::value("CASSANDRA_RACK", &place.rack.name),
+            env::value("CASSANDRA_ENDPOINT_SNITCH", "GossipingPropertyFileSnitch"),
+            env::value("CASSANDRA_LISTEN_ADDRESS", "$(POD_IP)"),
+            env::value("CASSANDRA_BROADCAST_ADDRESS", "$(POD_IP)"),
+            env::value("CASSANDRA_RPC_ADDRESS", "0.0.0.0"),
+            env::value("CASSANDRA_BROADCAST_RPC_ADDRESS", "$(POD_IP)"),
+            env::value("JVM_EXTRA_OPTS", options),
+        ];
+        if let Some(heap) = heap(place) {
+            vars.push(env::value("MAX_HEAP_SIZE", format!("{}M", heap.max_mib)));
+            vars.push(env::value("HEAP_NEWSIZE", format!("{}M", heap.young_mib)));
+        }
+        Container {
+            command: Some(agent::start_with(
+                place,
+                self.data_path(),
+                &format!("{SETTINGS}{edit}exec docker-entrypoint.sh cassandra -f"),
+            )),
+            env: Some(vars),
+            security_context: Some(pod::restricted_container(true)),
+            ..Container::default()
+        }
+    }
+
+    fn data_path(&self) -> &'static str {
+        "/var/lib/cassandra"
+    }
+
+    fn admin(&self) -> String {
+        "127.0.0.1:7199".to_owned()
+    }
+
+    fn security(&self) -> PodSecurityContext {
+        pod::restricted(USER)
+    }
+
+    /// Settings, logs beside those on standard output, and native libraries that the JVM unpacks.
+    fn scratch(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("settings", "/run/cassandra"),
+            ("logs", "/var/log/cassandra"),
+            agent::TEMPORARY,
+        ]
+    }
+
+    fn ports(&self) -> Vec<ContainerPort> {
+        Vec::new()
+    }
+
+    fn config(&self, _: &Place<'_>) -> Option<Config> {
+        None
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Heap {
+    max_mib: u64,
+    young_mib: u64,
+}
+
+/// Half of the memory limit, up to 31 GiB: above that the JVM cannot use short pointers. The other
+/// half is for buffers outside the heap and for the kernel's file cache. The image wants the young
+/// generation beside it; a quarter is what its own script would choose. Without a limit the image
+/// chooses by the node's memory.
+fn heap(place: &Place<'_>) -> Option<Heap> {
+    const MOST_MIB: u64 = 31 << 10;
+    let resources = &place.database.resources;
+    let memory = |amounts: &Option<std::collections::BTreeMap<String, _>>| {
+        amounts.as_ref()?.get("memory").cloned()
+    };
+    let limit = memory(&resources.limits).or_else(|| memory(&resources.requests))?;
+    let max_mib = (Amount::parse(&limit.0)?.units() / 2 / (1 << 20)).clamp(64, MOST_MIB);
+    Some(Heap {
+        max_mib,
+        young_mib: max_mib / 4,
+    })
+}
+
+#[cfg(test)]
+mod tests;
