@@ -7,7 +7,7 @@
 # on an API server, and of the end-to-end tests of E2E_IN_TURN.
 DISK_SAMPLES=27
 FAULT_SAMPLES=12
-API_SAMPLES=4
+API_SAMPLES=6
 E2E_SAMPLES=4
 
 # sample_number [COMMIT]: below ten million, so that seeds made of it stay readable.
