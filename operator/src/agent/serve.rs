@@ -125,7 +125,7 @@ struct Agent<E> {
     cleanup: Mutex<Option<RequestedJob>>,
     repair: Mutex<Option<RequestedJob>>,
     upgrade: Mutex<Option<RequestedJob>>,
-    /// Those that the steps of upgrades were about.
+    /// The snapshots that steps of upgrades have taken and removed.
     snapshots: Mutex<Snapshots>,
     /// The last ones, and when they were asked for.
     pools: Mutex<Option<Pools>>,

@@ -98,7 +98,7 @@ mod tests {
         schedules.tell(&id(), "mail", created, &status);
         assert_eq!(
             lines(&schedules, "2026-01-01T00:01:00Z"),
-            ["age_seconds{} 60", "degraded{} 0",]
+            ["age_seconds{} 60", "degraded{} 0"]
         );
         let made = json!({ "finished": "2026-01-01T00:02:00Z" });
         status.last_backup = Some(serde_json::from_value(made.clone()).unwrap());

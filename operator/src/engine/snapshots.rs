@@ -14,7 +14,7 @@ const MOST: usize = 16;
 /// What a node remembers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshots {
-    /// The last one that was to be taken and not yet to be removed.
+    /// The one that was to be taken last, until one is to be removed.
     current: Option<String>,
     /// Those that were to be removed, the last at the end.
     over: VecDeque<String>,
@@ -33,10 +33,8 @@ impl Snapshots {
                     "the snapshot {name} was removed before, since its upgrade has ended"
                 ));
             }
-            UpgradeStep::Snapshot(name) => {
-                let before = self.current.replace(name.clone());
-                self.end(before.filter(|before| before != name));
-            }
+            // Nothing is over by that: after a restart of the agent, this may be the old order.
+            UpgradeStep::Snapshot(name) => self.current = Some(name.clone()),
             UpgradeStep::Release(name) => match &self.current {
                 Some(current) if current != name && self.over.contains(name) => {
                     return Err(format!(
@@ -45,18 +43,18 @@ impl Snapshots {
                 }
                 Some(_) | None => {
                     self.current = None;
-                    self.end(Some(name.clone()));
+                    self.end(name);
                 }
             },
         }
         Ok(())
     }
 
-    fn end(&mut self, name: Option<String>) {
-        let Some(name) = name.filter(|name| !self.over.contains(name)) else {
+    fn end(&mut self, name: &String) {
+        if self.over.contains(name) {
             return;
-        };
-        self.over.push_back(name);
+        }
+        self.over.push_back(name.clone());
         if self.over.len() > MOST {
             self.over.pop_front();
         }
@@ -107,9 +105,21 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut node = Snapshots::default();
         for number in 0..100 {
-            node.begin(&take(&number.to_string())).unwrap();
+            node.begin(&remove(&number.to_string())).unwrap();
         }
         assert_eq!(node.over.len(), MOST);
         assert!(node.begin(&take("98")).is_err());
+    }
+
+    #[test]
+    fn an_old_order_after_a_restart_of_the_agent_keeps_no_upgrade_from_its_end() {
+        let mut node = Snapshots::default();
+        for step in [take("2"), take("1"), take("2"), remove("2")] {
+            assert_eq!(node.begin(&step), Ok(()), "{step:?}");
+        }
+        let mut node = Snapshots::default();
+        for step in [take("2"), take("1"), remove("2"), remove("2")] {
+            assert_eq!(node.begin(&step), Ok(()), "{step:?}");
+        }
     }
 }

@@ -223,7 +223,7 @@ pub(super) fn kept(headers: &HeaderMap) -> (HeaderMap, u64) {
     (kept, ring.unwrap_or(0))
 }
 
-/// The refusal when as many requests are under way to a member as may be.
+/// The refusal when the most requests that a member is sent at once are under way.
 pub(super) fn too_many(member: &Peer) -> Problem {
     let detail = format!(
         "too many requests are under way to {}; try again later",

@@ -139,7 +139,7 @@ impl Slots {
             .collect()
     }
 
-    /// Whether this is the config by which a slot goes here.
+    /// Whether a slot has this config here: what is read of a sealed slot is not taken in before its transfer has ended.
     pub(in crate::ownership) fn has_learned(&self, slot: Slot, config: SlotConfig) -> bool {
         self.inner.lock().machines[usize::from(slot.number())].config() == config
     }
