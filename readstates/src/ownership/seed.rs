@@ -4,7 +4,7 @@
 //! goes would bring the epoch so far ahead of the clock that the slot cannot be moved. So a slot whose epoch is a quarter
 //! of an hour ahead gets no backup until the clock has come nearer: see [`SlotConfig::may_name`].
 
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig};
 
@@ -93,7 +93,7 @@ impl Ownership {
         }
         // Looked at once changes are told.
         let set: SlotSet = begun.iter().map(|&(slot, _)| slot).collect();
-        let mut users: HashMap<Slot, Vec<u64>> = HashMap::new();
+        let mut users: BTreeMap<Slot, Vec<u64>> = BTreeMap::new();
         for user in self.engine.cache().dirty_users_of(&set) {
             users.entry(Slot::of_user(user)).or_default().push(user);
         }
