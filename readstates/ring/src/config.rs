@@ -21,6 +21,9 @@ pub const MOST_AHEAD_IN_NEED_MICROS: i64 = 48 * MOST_AHEAD_MICROS;
 /// that is named and dropped again takes two epochs, so that one that comes and goes would use up what moves are given.
 const MOST_AHEAD_NAMED_MICROS: i64 = MOST_AHEAD_MICROS / 4;
 
+/// The same where it is likely that the backup is dropped again: half of that, so that enough is left for all others.
+const MOST_AHEAD_TRIED_MICROS: i64 = MOST_AHEAD_NAMED_MICROS / 2;
+
 /// The time, as Unix times in microseconds. The two differ where members' clocks do not agree.
 ///
 /// An epoch too low does no harm, since it grows by one all the same; one too high keeps its slot from moving until the
@@ -261,6 +264,13 @@ impl SlotConfig {
         at < Epoch::mint(None, latest.saturating_add(MOST_AHEAD_NAMED_MICROS))
     }
 
+    /// The same of a backup that was dropped not long ago, and is likely to be dropped again.
+    #[must_use]
+    pub fn may_try(at: Epoch, now: impl Into<Now>) -> bool {
+        let latest = now.into().latest;
+        at < Epoch::mint(None, latest.saturating_add(MOST_AHEAD_TRIED_MICROS))
+    }
+
     /// Whether this config has the epoch of the other and another owner: a store was restored.
     #[must_use]
     pub fn gives_again(&self, other: Self) -> bool {
@@ -372,6 +382,30 @@ mod tests {
         // Twenty-six at once, and then as many as the clock allows: one in two epochs.
         let by_clock = 24 * 3_600_000_000_i64 / (2 << 24);
         assert!((20..32).contains(&(named - by_clock)), "{named}");
+    }
+
+    #[test]
+    fn backups_that_are_tried_again_and_again_leave_half_of_the_epochs_for_others() {
+        let (a, b) = (Incarnation::new(1), Incarnation::new(2));
+        let mut config = SlotConfig::first(a, NOW);
+        let mut tried = 0;
+        for second in 0..3600 {
+            let now = NOW + second * 1_000_000;
+            if SlotConfig::may_try(config.epoch(), now) {
+                for backup in [Some(b), None] {
+                    let how = Succession::Handed;
+                    config = config
+                        .swap_backed(config.epoch(), a, backup, how, now)
+                        .unwrap();
+                }
+                tried += 1;
+            }
+            let most = Epoch::mint(None, now + MOST_AHEAD_TRIED_MICROS);
+            assert!(config.epoch().number() <= most.number() + 1, "{second} s");
+        }
+        // Thirteen at once, and then as many as the clock allows: one in two epochs.
+        let by_clock = 3_600_000_000_i64 / (2 << 24);
+        assert!((13..=15).contains(&(tried - by_clock)), "{tried}");
     }
 
     #[test]

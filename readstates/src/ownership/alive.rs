@@ -1,7 +1,7 @@
 //! Liveness: looks for live and dead members, and takes slots from the dead ones.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -126,7 +126,7 @@ impl Ownership {
         asked: Vec<(Slot, Option<Epoch>)>,
         before: &readstates_ring::RingTable,
     ) {
-        let died: HashMap<Slot, bool> = {
+        let died: BTreeMap<Slot, bool> = {
             let watch = self.watch.lock();
             let owner = |slot| before.config(slot).map(|config| config.owner());
             let died = |slot| owner(slot).is_some_and(|owner| !watch.is_gone(owner));

@@ -72,6 +72,7 @@ impl Ownership {
         };
         // A batch that is cut off stays sealed: after giving up here, the process writes everything and ends.
         tokio::select! {
+            biased;
             done = timeout_at(deadline, work) => done.unwrap_or(false),
             () = self.is_cut_off() => {
                 tracing::warn!("the ring has not answered for long: the slots owned here cannot be handed on");

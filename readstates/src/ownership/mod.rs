@@ -123,6 +123,8 @@ pub struct Ownership {
     checked: Mutex<Option<Checked>>,
     /// The number of the ring, for requests that wait for the next one.
     number: channel::Sender<u64>,
+    /// The same for frames: they go on in the order in which they came, which no channel promises.
+    numbered: Notify,
     /// What this process says of itself.
     presence: Mutex<Presence>,
     /// One renewal at a time.
@@ -228,6 +230,7 @@ impl Ownership {
             seen: agree::Seen::default(),
             checked: Mutex::new(None),
             number: channel::Sender::new(0),
+            numbered: Notify::new(),
             presence: Mutex::new(presence),
             renewing: Turn::new(()),
             given: AtomicI64::new(0),

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -98,13 +99,14 @@ impl Ownership {
     pub(super) async fn backs(&self, frame: &[u8]) -> Result<Bytes, NotReceived> {
         let replicas = self.engine.cache().replicas();
         let replicas = replicas.ok_or(NotReceived::NoBackup)?;
-        let mut number = self.number.subscribe();
+        // From here on: a ring that comes during the first look counts.
+        let mut numbered = pin!(self.numbered.notified());
         for look in 0..3 {
             match replicas.holding.receive(frame) {
                 Ok(Heard::Say(said)) => return Ok(said.encode().into()),
                 // Mostly the watch brings it in a moment: then the store is not asked.
                 Ok(Heard::LearnFirst(..)) if look == 0 => {
-                    let _ = timeout(WATCHED, number.changed()).await;
+                    let _ = timeout(WATCHED, numbered.as_mut()).await;
                 }
                 Ok(Heard::LearnFirst(..)) => self.refresh().await,
                 Ok(Heard::Full) => return Err(NotReceived::NoRoom),
@@ -160,10 +162,19 @@ impl Ownership {
             self.keep_those_not_written(replicas, &mut due);
         }
         if !due.is_empty() && self.lease.is_valid() {
+            replicas.owner.give_up(&due);
             self.ask_for_backup(&due, None, Succession::Handed).await;
         }
         replicas.owner.give_up_slow();
         let watch = self.watch.lock();
+        for (to, rest) in replicas.owner.begun_rests() {
+            let backup = watch.presence(to).map_or("?", |it| it.name.as_str());
+            tracing::warn!(
+                backup,
+                seconds = rest.as_secs(),
+                "a backup was given up, because it is slow or has no room; it is not asked again for so long"
+            );
+        }
         for to in replicas.owner.backups() {
             if watch.is_dead(to, clock::now()) {
                 replicas.owner.forget(to);

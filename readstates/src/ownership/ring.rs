@@ -1,7 +1,7 @@
 //! The ring itself: reads it, and takes in what has changed.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -27,14 +27,14 @@ pub(super) struct Known {
     /// How many of them said something new.
     tables: u64,
     /// How to reach the members that any of them named for a slot.
-    members: HashMap<Incarnation, RingMember>,
+    members: BTreeMap<Incarnation, RingMember>,
     /// The slots that this member has asked for last, and whether their owners died.
-    asked: HashMap<Slot, bool>,
+    asked: BTreeMap<Slot, bool>,
 }
 
 impl Known {
     /// This member is about to ask for slots; for each, whether its owner died without a last word.
-    pub(super) fn asks_for(&mut self, slots: HashMap<Slot, bool>) {
+    pub(super) fn asks_for(&mut self, slots: BTreeMap<Slot, bool>) {
         self.asked = slots;
     }
 }
@@ -133,11 +133,14 @@ impl Ownership {
             self.seen.hurry();
         }
         let number = self.routes.load().number();
-        self.number.send_if_modified(|known| {
+        let is_other = self.number.send_if_modified(|known| {
             let other = number != *known;
             *known = number;
             other
         });
+        if is_other {
+            self.numbered.notify_waiters();
+        }
     }
 
     /// Counts what this member has asked for and was given, before it serves any of it. It goes by the table, since the

@@ -4,7 +4,7 @@
 //! goes would bring the epoch so far ahead of the clock that the slot cannot be moved. So a slot whose epoch is a quarter
 //! of an hour ahead gets no backup until the clock has come nearer: see [`SlotConfig::may_name`].
 
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig};
 
@@ -62,13 +62,12 @@ impl Ownership {
         }
         let misplaced = self.misplaced(replicas, &candidates);
         let kept = match replicas.is_required() {
-            true => replicas.owner.to_drop(),
+            true => replicas.owner.not_seeded(replicas.owner.to_drop()),
             false => Vec::new(),
         };
+        let lacks = |slot: &Slot| alone.contains(slot) || kept.contains(slot);
         let is_due = |slot: &Slot| {
-            let is_misplaced = misplaced.contains(slot) || kept.contains(slot);
-            let lacks = alone.contains(slot) || is_misplaced;
-            lacks && replicas.is_worked_off(*slot)
+            (lacks(slot) || misplaced.contains(slot)) && replicas.is_worked_off(*slot)
         };
         let at_rest = self.slots.at_rest();
         let of_each = self.engine.cache().dirty_bytes() / (at_rest.len() as u64).max(1);
@@ -76,12 +75,17 @@ impl Ownership {
         let now = self.mint_time();
         let due = at_rest
             .into_iter()
-            .filter(|&(_, epoch)| SlotConfig::may_name(epoch, now))
-            .map(|(slot, _)| slot)
-            .filter(is_due);
-        let begun = due.filter_map(|slot| {
-            let to = candidates[usize::from(slot.number()) % candidates.len()];
-            replicas.owner.seed(slot, to).then_some((slot, to))
+            .filter(|&(slot, epoch)| SlotConfig::may_name(epoch, now) && is_due(&slot));
+        let begun = due.filter_map(|(slot, epoch)| {
+            // Others in the same order for each slot: where one rests, the next takes its place.
+            let first = usize::from(slot.number()) % candidates.len();
+            let in_turn = || candidates[first..].iter().chain(&candidates[..first]);
+            let rested = in_turn().find(|&&to| replicas.owner.seed(slot, to));
+            // Changes are refused until there is one: one that rests is better than none.
+            let is_refused = replicas.is_required() && lacks(&slot);
+            let may_try = is_refused && SlotConfig::may_try(epoch, now);
+            let tried = || in_turn().find(|&&to| may_try && replicas.owner.try_to_seed(slot, to));
+            Some((slot, *rested.or_else(tried)?))
         });
         let begun: Vec<(Slot, Incarnation)> = begun.take(most).collect();
         if begun.is_empty() {
@@ -89,7 +93,7 @@ impl Ownership {
         }
         // Looked at once changes are told.
         let set: SlotSet = begun.iter().map(|&(slot, _)| slot).collect();
-        let mut users: HashMap<Slot, Vec<u64>> = HashMap::new();
+        let mut users: BTreeMap<Slot, Vec<u64>> = BTreeMap::new();
         for user in self.engine.cache().dirty_users_of(&set) {
             users.entry(Slot::of_user(user)).or_default().push(user);
         }

@@ -8,7 +8,7 @@ mod known;
 mod replicated;
 mod transfers;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use readstates_ring::{
@@ -42,7 +42,7 @@ struct Inner {
     /// By number.
     machines: Box<[SlotAtMember]>,
     /// Transfers to this member, by sender.
-    transfers: HashMap<Incarnation, Transfer>,
+    transfers: BTreeMap<Incarnation, Transfer>,
     /// Slots to be served once what is left of them is swept.
     opening: Vec<(Slot, Epoch)>,
     /// Nothing is confirmed any more: a member that confirms must stay to become the owner.
@@ -53,7 +53,7 @@ struct Inner {
     /// Slots that this member was promoted for, with the epoch, and from when on it may serve them.
     promoted: Vec<(Slot, Epoch, Instant)>,
     /// What the database lacks of sealed slots that are handed on, while the ring is asked to name their next owner.
-    handed: HashMap<Slot, Handed>,
+    handed: BTreeMap<Slot, Handed>,
 }
 
 /// How many slots are in which state.
@@ -76,12 +76,12 @@ impl Slots {
             gate,
             inner: Mutex::new(Inner {
                 machines: machines.collect(),
-                transfers: HashMap::new(),
+                transfers: BTreeMap::new(),
                 opening: Vec::new(),
                 leaving: false,
                 held: SlotSet::default(),
                 promoted: Vec::new(),
-                handed: HashMap::new(),
+                handed: BTreeMap::new(),
             }),
             sweeping: Turn::new(()),
             garbage: Notify::new(),

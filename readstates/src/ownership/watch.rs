@@ -11,7 +11,7 @@ mod said;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Watch {
     blind_for: Duration,
     /// The last renewal of this process has failed: those of others may fail as well.
     mute: bool,
-    seen: HashMap<Incarnation, Seen>,
+    seen: BTreeMap<Incarnation, Seen>,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Watch {
             blind: false,
             blind_for: Duration::ZERO,
             mute: false,
-            seen: HashMap::new(),
+            seen: BTreeMap::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Watch {
         unix_micros: i64,
     ) {
         let gap = self.forgive(now);
-        let mut words: HashMap<Incarnation, Option<Presence>> = table
+        let mut words: BTreeMap<Incarnation, Option<Presence>> = table
             .members()
             .iter()
             .map(|member| (member.incarnation(), None))

@@ -14,6 +14,7 @@ mod lane;
 mod owner;
 mod replay;
 mod replicas;
+mod rests;
 mod room;
 mod seeds;
 mod send;

@@ -9,9 +9,9 @@
 //! which the slot begins.
 
 mod choosing;
+mod giving_up;
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -32,6 +32,7 @@ use tokio::{
 
 use super::{
     lane::Lane,
+    rests::Rests,
     time::Time,
     wire::{self, Changed, Head, OfSlot, Said},
 };
@@ -95,8 +96,10 @@ struct Desk {
     guards: Box<[Guard]>,
     /// The slots that this member owns.
     owned: Box<[bool]>,
-    /// When the stream to a process was given up last.
-    given_up: BTreeMap<Incarnation, Duration>,
+    /// Which processes may be seeded, and what lateness of theirs is borne.
+    rests: Rests,
+    /// Rests that have begun and were not told yet, with how long they last.
+    begun: Vec<(Incarnation, Duration)>,
     /// The number of streams to processes that there are none to: higher than that of any stream that was forgotten.
     next_stream: u32,
 }
@@ -106,6 +109,8 @@ struct Desk {
 pub(crate) struct Leaving {
     pub(crate) stream: u32,
     pub(crate) number: u64,
+    /// When it left.
+    pub(crate) sent: Duration,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -118,7 +123,8 @@ impl Owner {
                 streams: Streams::new(),
                 guards: Slot::all().map(Guard::new).collect(),
                 owned: Slot::all().map(|_| false).collect(),
-                given_up: BTreeMap::new(),
+                rests: Rests::new(me),
+                begun: Vec::new(),
                 next_stream: 0,
             }),
             audiences: Slot::all().map(|_| AtomicU64::new(0)).collect(),
@@ -179,11 +185,15 @@ impl Owner {
     /// This member owns a slot by a later config; `goes_on`: it did before, without a break.
     pub(crate) fn learned(&self, slot: Slot, config: &SlotConfig, goes_on: bool) {
         let mut desk = self.desk.lock();
+        if goes_on {
+            self.leaves(&mut desk, slot, config);
+        }
         let Desk {
             streams,
             guards,
             owned,
-            given_up: _,
+            rests: _,
+            begun: _,
             next_stream,
         } = &mut *desk;
         owned[usize::from(slot.number())] = true;
@@ -228,8 +238,7 @@ impl Owner {
             streams,
             guards,
             owned,
-            given_up: _,
-            next_stream: _,
+            ..
         } = &mut *desk;
         owned[usize::from(slot.number())] = false;
         guards[usize::from(slot.number())].lost(streams);
@@ -371,6 +380,7 @@ impl Owner {
         Some(Leaving {
             stream: of,
             number,
+            sent: now,
             bytes,
         })
     }
@@ -388,6 +398,10 @@ impl Owner {
     pub(crate) fn acknowledged(&self, to: Incarnation, of: &Leaving, said: Option<&Said>) -> bool {
         let mut desk = self.desk.lock();
         let now = self.now();
+        if said.is_some() {
+            let took = now.saturating_sub(of.sent);
+            desk.rests.answered(to, took, now);
+        }
         let Some(stream) = desk.streams.get_mut(&to) else {
             return true;
         };
@@ -398,42 +412,5 @@ impl Owner {
         drop(desk);
         self.landed.notify_waiters();
         is_over
-    }
-
-    /// Gives up what a process has not acknowledged. It backs nothing of this owner any more, by this stream.
-    pub(crate) fn reopen(&self, to: Incarnation) {
-        let mut desk = self.desk.lock();
-        let now = self.now();
-        desk.given_up.insert(to, now);
-        let Some(stream) = desk.streams.get_mut(&to) else {
-            return;
-        };
-        stream.reopen();
-        if let Some((_, lane)) = self.lane_of(to) {
-            lane.begin_again(stream.stream());
-        }
-        for slot in Slot::all() {
-            self.publish(&desk, slot);
-        }
-        drop(desk);
-        self.landed.notify_waiters();
-    }
-
-    /// Nothing is sent any more to a process that is silent for long, once no slot has it as a backup. It may come back:
-    /// the next stream to it has a later number than all before, or it would take that one's frames for repetitions.
-    pub(crate) fn forget(&self, to: Incarnation) -> bool {
-        let mut desk = self.desk.lock();
-        let is_needed = |guard: &Guard| guard.audience().contains(&to);
-        if desk.guards.iter().any(is_needed) {
-            return false;
-        }
-        if let Some(stream) = desk.streams.remove(&to) {
-            desk.next_stream = desk.next_stream.max(stream.stream() + 1);
-        }
-        desk.given_up.remove(&to);
-        if let Some((place, _)) = self.lane_of(to) {
-            self.lanes[place].store(None);
-        }
-        true
     }
 }

@@ -287,10 +287,61 @@ async fn a_backup_that_was_given_up_is_seeded_again_a_second_later() {
     pair.owner.reopen(BACKUP);
     assert!(pair.owner.alone().contains(&slot()));
     assert!(!pair.owner.seed(slot(), BACKUP));
-    advance(Duration::from_secs(1)).await;
+    let (count, rest) = pair.owner.resting();
+    assert_eq!((count, rest.as_secs()), (1, 1));
+    advance(rest).await;
     assert!(pair.owner.seed(slot(), BACKUP));
     assert!(pair.owner.alone().is_empty());
     assert_eq!(pair.owner.unprotected(), 1, "it is not named yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backup_rests_that_answers_after_the_ring_was_asked_to_drop_it() {
+    let mut pair = Pair::new().backed();
+    pair.change(&[ack(2)]);
+    let late = pair.leave();
+    advance(Duration::from_millis(300)).await;
+    let due = pair.owner.to_drop();
+    assert_eq!(due, [slot()]);
+    pair.owner.give_up(&due);
+    // The ring takes its time.
+    let said = pair.arrive(&late);
+    assert!(pair.owner.acknowledged(BACKUP, &late, Some(&said)));
+    assert!(pair.owner.to_drop().is_empty(), "it is not slow any more");
+    pair.swap(OWNER, None, Succession::Handed);
+    pair.owner.learned(slot(), &pair.config, true);
+    assert!(!pair.owner.seed(slot(), BACKUP));
+    let rests = pair.owner.begun_rests();
+    assert_eq!(rests, [(BACKUP, pair.owner.resting().1)]);
+    assert_eq!(pair.owner.patience(), Duration::from_millis(600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backup_that_rests_is_tried_once_it_has_answered_in_time_for_a_while() {
+    let mut pair = Pair::new();
+    for message in 2..7 {
+        pair = pair.backed();
+        pair.change(&[ack(message)]);
+        let late = pair.leave();
+        advance(Duration::from_secs(1)).await;
+        pair.owner.give_up(&pair.owner.to_drop());
+        let said = pair.arrive(&late);
+        assert!(pair.owner.acknowledged(BACKUP, &late, Some(&said)));
+        pair.swap(OWNER, None, Succession::Handed);
+        pair.owner.learned(slot(), &pair.config, true);
+        assert!(pair.holding.learned(slot(), pair.config, None).is_none());
+        if message < 6 {
+            advance(pair.owner.resting().1).await;
+        }
+    }
+    assert_eq!(pair.owner.resting().1.as_secs().ilog2(), 4, "16 s or more");
+    for beat in 0..20 {
+        assert!(!pair.owner.try_to_seed(slot(), BACKUP), "{beat}");
+        pair.exchange();
+        advance(Duration::from_millis(250)).await;
+    }
+    assert!(!pair.owner.seed(slot(), BACKUP), "it rests");
+    assert!(pair.owner.try_to_seed(slot(), BACKUP));
 }
 
 #[tokio::test(start_paused = true)]

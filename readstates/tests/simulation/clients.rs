@@ -1,7 +1,7 @@
 //! Clients that keep books, and a member's front door: serve or forward, as HTTP does it, over the simulated network.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -233,7 +233,7 @@ pub(crate) struct Client {
     random: StdRng,
     book: Book,
     /// The channel that takes the mentions of a user now, and how many it has.
-    channels: HashMap<u64, (u64, usize)>,
+    channels: BTreeMap<u64, (u64, usize)>,
     message: u64,
 }
 
@@ -245,7 +245,7 @@ impl Client {
             first: (number + 1) << 20,
             random: StdRng::seed_from_u64(world.seed.wrapping_mul(1000) + number),
             book: Book::default(),
-            channels: HashMap::new(),
+            channels: BTreeMap::new(),
             message: 0,
         }
     }

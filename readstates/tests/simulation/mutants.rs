@@ -20,8 +20,9 @@
 use readstates_ring::model::{MUTANTS, Mutant, backed};
 
 use super::{
+    number,
     runs::{How, play, run},
-    scenes::{BACKED_SCENES, SCENES, Scene},
+    scenes::{BACKED_SCENES, BOUNDED_SCENES, SCENES, Scene},
 };
 
 /// Those that the simulation must notice in its first seeds; those of [`SCENES`] it must notice in these.
@@ -77,6 +78,27 @@ fn scenes_hold_with_all_rules() {
                 Ok(acknowledged) => assert!(acknowledged > 100, "{scene:?}: {acknowledged}"),
                 Err(why) => broken.push(format!("{scene:?}, seed {seed}: {why}\n{told}")),
             }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn backups_that_are_slow_are_named_seldom_and_those_that_die_are_replaced_at_once() {
+    let mut broken = Vec::new();
+    let of_scene = |(scene, how)| PLAYED.map(|seed| (scene, how, seed));
+    let mut plays: Vec<(Scene, How, u64)> = BOUNDED_SCENES.into_iter().flat_map(of_scene).collect();
+    // Half a minute each: of a sample, one has its turn.
+    if let Some(sample) = number("READSTATES_TEST_SAMPLE") {
+        plays = vec![plays[sample as usize % plays.len()]];
+    }
+    for (scene, how, seed) in plays {
+        let of = format!("{scene:?}, required: {}, seed {seed}", how.required);
+        let outcome = play(scene, seed, how).outcome;
+        println!("{of}: {outcome:?}");
+        match outcome {
+            Ok(acknowledged) => assert!(acknowledged > 100, "{of}: {acknowledged}"),
+            Err(why) => broken.push(format!("{of}: {why}")),
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));

@@ -13,6 +13,9 @@ use tokio::{
 
 use super::{late::Kind, process::Life, world::World};
 
+/// Of so many messages of a process that is starved one is late.
+const ONE_LATE_OF: u64 = 6;
+
 /// After this long a sender takes a message for lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -114,6 +117,10 @@ async fn arrive(world: &World, to: Incarnation, message: &[u8]) -> Option<Result
 pub(crate) async fn travel(world: &World, from: Incarnation, to: Incarnation) {
     let slow = world.befalls(3.0);
     world.pass(0, if slow { 900 } else { 12 }).await;
+    let late_by = world.late_by(from).or_else(|| world.late_by(to));
+    if let Some(late_by) = late_by.filter(|_| world.draw(0, ONE_LATE_OF) == 0) {
+        world.pass(late_by.start, late_by.end).await;
+    }
     if world.befalls(2.0) || world.is_broken(from, to) {
         std::future::pending::<()>().await;
     }

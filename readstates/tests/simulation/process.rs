@@ -43,7 +43,7 @@ pub(crate) const TIMING: Timing = Timing {
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 const CAPACITY: u64 = 100_000;
 /// 2026-11-18, in microseconds: when every seed begins.
-const UNIX_MICROS: i64 = 1_795_000_000_000_000;
+pub(crate) const UNIX_MICROS: i64 = 1_795_000_000_000_000;
 /// How far the clocks of two processes may be apart when neither is wrong: an epoch or two.
 const MOST_SKEW: u64 = 25_000_000;
 /// How far a wrong clock is ahead or behind: from minutes to days.
@@ -173,9 +173,10 @@ impl Process {
             incarnation: bits,
             zone: None,
             shared: true,
-            backing: match world.backed {
-                true => Backing::Available,
-                false => Backing::Off,
+            backing: match (world.backed, world.required) {
+                (true, true) => Backing::Required,
+                (true, false) => Backing::Available,
+                (false, _) => Backing::Off,
             },
             most_held: 64 << 20,
             timing: TIMING,

@@ -26,6 +26,8 @@ const WORD_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct How {
     /// Slots have backups.
     pub(crate) backed: bool,
+    /// Changes of a slot without one are refused.
+    pub(crate) required: bool,
     /// Without a rule, or with all of them.
     pub(crate) without: Option<Without>,
 }
@@ -42,7 +44,14 @@ impl How {
     /// Slots have backups, and everything is done that has to be.
     pub(crate) const BACKED: Self = Self {
         backed: true,
+        required: false,
         without: None,
+    };
+
+    /// The same, and nothing is changed without a backup.
+    pub(crate) const REQUIRED: Self = Self {
+        required: true,
+        ..Self::BACKED
     };
 
     fn with<T>(self, run: impl FnOnce() -> T) -> T {
@@ -57,8 +66,8 @@ impl How {
 impl From<Mutant> for How {
     fn from(mutant: Mutant) -> Self {
         Self {
-            backed: false,
             without: Some(Without::Rule(mutant)),
+            ..Self::default()
         }
     }
 }
@@ -66,23 +75,23 @@ impl From<Mutant> for How {
 impl From<backed::Mutant> for How {
     fn from(mutant: backed::Mutant) -> Self {
         Self {
-            backed: true,
             without: Some(Without::Backed(mutant)),
+            ..Self::BACKED
         }
     }
 }
 
 /// Runs one seed.
 pub(crate) fn run(seed: u64, how: How) -> Ran {
-    how.with(|| run_here(seed, how.backed, None))
+    how.with(|| run_here(seed, how, None))
 }
 
 /// Plays a scene. The seed rules how long everything takes.
 pub(crate) fn play(scene: Scene, seed: u64, how: How) -> Ran {
-    how.with(|| run_here(seed, how.backed, Some(scene)))
+    how.with(|| run_here(seed, how, Some(scene)))
 }
 
-fn run_here(seed: u64, backed: bool, scene: Option<Scene>) -> Ran {
+fn run_here(seed: u64, how: How, scene: Option<Scene>) -> Ran {
     // Which users share a lock or a table must not differ between two runs of the program.
     readstates::mixed::use_known_key();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -90,7 +99,7 @@ fn run_here(seed: u64, backed: bool, scene: Option<Scene>) -> Ran {
         .start_paused(true)
         .build()
         .unwrap();
-    let world = runtime.block_on(async { World::new(seed, backed) });
+    let world = runtime.block_on(async { World::new(seed, how) });
     let work = || match scene {
         None => runtime.block_on(Box::pin(events::run(&world))),
         Some(scene) => runtime.block_on(Box::pin(scene.play(&world))),

@@ -5,6 +5,7 @@ mod backed;
 mod deaths;
 mod moves;
 mod restores;
+mod slow;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use super::{
     clients::Client,
     events::{CLIENTS, compare, settle},
     process::Process,
+    runs::How,
     world::World,
 };
 
@@ -50,6 +52,15 @@ pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 4] = [
     ("R14", "restamps alone", Scene::WrittenLateByAnOwner, "Lost"),
 ];
 
+/// Scenes that are about no rule, and hold bounds of their own.
+pub(crate) const BOUNDED_SCENES: [(Scene, How); 5] = [
+    (Scene::MemberStarves, How::BACKED),
+    (Scene::MemberIsUsuallyLate, How::BACKED),
+    (Scene::AllStarve, How::REQUIRED),
+    (Scene::BackupDies, How::BACKED),
+    (Scene::BackupDies, How::REQUIRED),
+];
+
 /// A scene by its last event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scene {
@@ -79,6 +90,14 @@ pub(crate) enum Scene {
     FramesDoNotArrive,
     /// The backup of a dead owner asks to be promoted after the others take that one for dead.
     BackupIsLate,
+    /// A member is late again and again, as owner and as backup, by more than is borne.
+    MemberStarves,
+    /// The same, by less.
+    MemberIsUsuallyLate,
+    /// All members are late again and again, and then none is.
+    AllStarve,
+    /// A backup dies.
+    BackupDies,
     /// An owner dies, and then the one that was promoted. The last write of the first one lands in between.
     WrittenLateByAnOwner,
 }
@@ -111,6 +130,10 @@ impl Scene {
             Self::HandedByALateSwap => moves::handed_late(world).await?,
             Self::FramesDoNotArrive => backed::frames_do_not_arrive(world).await?,
             Self::BackupIsLate => backed::backup_is_late(world).await?,
+            Self::MemberStarves => slow::member_starves(world).await?,
+            Self::MemberIsUsuallyLate => slow::member_is_usually_late(world).await?,
+            Self::AllStarve => slow::all_starve(world).await?,
+            Self::BackupDies => slow::backup_dies(world).await?,
             Self::WrittenLateByAnOwner => backed::written_late(world).await?,
         }
         settle(world).await?;

@@ -5,8 +5,9 @@ mod ring;
 mod weather;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hasher},
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -21,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{late::Late, process::Process};
+use super::{late::Late, process::Process, runs::How};
 
 /// Lines of a trace that are kept: the last ones before the end.
 const KEPT_LINES: usize = 200_000;
@@ -32,6 +33,8 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     /// Slots have backups.
     pub(crate) backed: bool,
+    /// Changes of a slot without one are refused.
+    pub(crate) required: bool,
     pub(crate) began: Instant,
     pub(crate) ring: Arc<MemoryRing>,
     pub(crate) blocks: Arc<MemoryStore>,
@@ -62,6 +65,10 @@ struct State {
     cut_off: HashSet<Incarnation>,
     /// Processes that renew their leases and cannot read the ring.
     blind: HashSet<Incarnation>,
+    /// Processes that others wait for, again and again, and for how many milliseconds.
+    starved: HashMap<Incarnation, Range<u64>>,
+    /// How often a slot got a backup, or another one.
+    named: BTreeMap<Slot, u64>,
     /// No process can reach the ring; or it is slow.
     ring_away: bool,
     ring_slow: bool,
@@ -93,10 +100,11 @@ struct State {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, backed: bool) -> Arc<Self> {
+    pub(crate) fn new(seed: u64, how: How) -> Arc<Self> {
         Arc::new(Self {
             seed,
-            backed,
+            backed: how.backed,
+            required: how.required,
             began: Instant::now(),
             ring: Arc::default(),
             blocks: Arc::default(),

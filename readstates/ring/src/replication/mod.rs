@@ -64,7 +64,8 @@ use crate::{
 pub const PERMISSION: Duration = Duration::from_secs(2);
 /// How long a backup has heard nothing before it asks to be promoted.
 pub const SILENCE: Duration = Duration::from_secs(3);
-/// A frame that is acknowledged later than this makes an owner ask for another backup, or none.
+/// A frame that is acknowledged later than this makes an owner ask for another backup, or none, unless it was told to bear
+/// more ([`Outbox::bear`]).
 pub const SLOW: Duration = Duration::from_millis(200);
 
 /// What a stream says of one slot.

@@ -28,6 +28,8 @@ pub struct Outbox {
     sent: VecDeque<Duration>,
     /// When the last of the acknowledged frames was sent.
     permitted: Option<Duration>,
+    /// How long a frame may be under way.
+    patience: Duration,
     slots: BTreeMap<Slot, Carried>,
 }
 
@@ -58,6 +60,7 @@ impl Outbox {
             next: 0,
             sent: VecDeque::new(),
             permitted: None,
+            patience: SLOW,
             slots: BTreeMap::new(),
         }
     }
@@ -65,7 +68,16 @@ impl Outbox {
     /// Gives up what is not acknowledged, and begins another stream, which carries no slot: a backup that is gone for
     /// long must not keep frames in memory.
     pub fn reopen(&mut self) {
-        *self = Self::numbered(self.to, self.stream + 1);
+        *self = Self {
+            patience: self.patience,
+            ..Self::numbered(self.to, self.stream + 1)
+        };
+    }
+
+    /// A frame may be under way for so long, instead of [`SLOW`], before the stream is slow. Less than [`PERMISSION`], or
+    /// answers end before another backup is looked for.
+    pub fn bear(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Where it leads.
@@ -86,6 +98,12 @@ impl Outbox {
         self.number
     }
 
+    /// The number of the first frame that is not acknowledged.
+    #[must_use]
+    pub fn first_under_way(&self) -> u64 {
+        self.next
+    }
+
     /// Frames that are not acknowledged.
     #[must_use]
     pub fn under_way(&self) -> usize {
@@ -102,6 +120,12 @@ impl Outbox {
     /// The slot is not carried any more.
     pub fn end(&mut self, slot: Slot) {
         self.slots.remove(&slot);
+    }
+
+    /// Whether no slot is carried: its frames are heartbeats.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.slots.is_empty()
     }
 
     /// Whether a slot is carried.
@@ -205,6 +229,7 @@ impl Outbox {
     /// Whether a frame is under way for too long.
     #[must_use]
     pub fn is_slow(&self, now: Duration) -> bool {
-        self.sent.front().is_some_and(|&sent| now >= sent + SLOW)
+        let first = self.sent.front();
+        first.is_some_and(|&sent| now >= sent + self.patience)
     }
 }

@@ -24,6 +24,8 @@ impl Ownership {
     pub(super) fn write_backed(&self, text: &mut Text) {
         let status = self.replication().unwrap_or_default();
         let owner = self.engine.cache().replicas().map(|it| &it.owner);
+        let (resting, rest) = owner.map(|it| it.resting()).unwrap_or_default();
+        let patience = owner.map(|it| it.patience()).unwrap_or_default();
         let gauges = [
             (
                 "readstates_slots_unprotected",
@@ -39,6 +41,21 @@ impl Ownership {
                 "readstates_slots_backup_held_back",
                 "Slots without a backup that get none until the clock has come nearer to their epochs: theirs came and went too often.",
                 self.counters.backups_held_back.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "readstates_backups_resting",
+                "Members that get no slots of this one to back for now: they were slow, or had no room, and were given up.",
+                resting as f64,
+            ),
+            (
+                "readstates_backup_rest_seconds",
+                "Until every member that rests as a backup may be asked again.",
+                rest.as_secs_f64(),
+            ),
+            (
+                "readstates_backup_patience_seconds",
+                "How late a backup may answer before it is given up: the longest, of the slowest one.",
+                patience.as_secs_f64(),
             ),
             (
                 "readstates_slots_backed",

@@ -1,6 +1,6 @@
 //! What the ring says of each slot, and what else is known here.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use readstates_ring::{
     Epoch, Incarnation, RingTable, Slot, SlotConfig,
@@ -145,7 +145,7 @@ impl Slots {
     }
 
     /// The processes that are known here to own a slot, or to back one.
-    pub(in crate::ownership) fn named(&self) -> HashSet<Incarnation> {
+    pub(in crate::ownership) fn named(&self) -> BTreeSet<Incarnation> {
         let known = self.known().into_iter();
         let named = known.flat_map(|(_, config)| [Some(config.owner()), config.backup()]);
         named.flatten().collect()

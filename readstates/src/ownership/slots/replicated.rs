@@ -1,6 +1,6 @@
 //! What backups have to do with the state of each slot.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use readstates_ring::{
     Epoch, Slot,
@@ -54,7 +54,7 @@ impl Slots {
 
     /// Keeps what the database lacks of sealed slots until the ring has said who is next: this member is to be the backup.
     pub(in crate::ownership) fn hand(&self, dirty: Handed, slots: impl Iterator<Item = Slot>) {
-        let mut handed: HashMap<Slot, Handed> = slots.map(|slot| (slot, Vec::new())).collect();
+        let mut handed: BTreeMap<Slot, Handed> = slots.map(|slot| (slot, Vec::new())).collect();
         for of_user in dirty {
             if let Some(of_slot) = handed.get_mut(&Slot::of_user(of_user.0)) {
                 of_slot.push(of_user);

@@ -5,19 +5,29 @@ use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 use readstates_ring::{Incarnation, Slot, replication::Outbox};
 
 use super::{Desk, Owner};
-use crate::replication::wire::OfSlot;
-
-/// A process whose stream was given up, because it is slow or has no room, is not seeded for so long.
-const REST: Duration = Duration::from_secs(1);
+use crate::replication::{rests::Rests, wire::OfSlot};
 
 impl Owner {
     /// Begins to seed a process with a slot: from now on it gets every change. `false` when it must not be seeded now, or
     /// there is no lane for it. What follows are [`Owner::image`] of each user that the database lacks something of, in as
     /// many frames as it takes, and [`Owner::seeded`].
     pub(crate) fn seed(&self, slot: Slot, to: Incarnation) -> bool {
+        self.seed_if(slot, to, Rests::may_seed)
+    }
+
+    /// The same also of a process that rests, if it has answered in time for a while.
+    pub(crate) fn try_to_seed(&self, slot: Slot, to: Incarnation) -> bool {
+        self.seed_if(slot, to, Rests::may_try)
+    }
+
+    fn seed_if(
+        &self,
+        slot: Slot,
+        to: Incarnation,
+        may_seed: impl Fn(&Rests, Incarnation, Duration) -> bool,
+    ) -> bool {
         let mut desk = self.desk.lock();
-        let given_up = desk.given_up.get(&to);
-        if given_up.is_some_and(|&at| self.now() < at + REST) {
+        if !may_seed(&desk.rests, to, self.now()) {
             return false;
         }
         let Desk {
@@ -35,7 +45,14 @@ impl Owner {
         if self.open_lane(stream).is_none() {
             return false;
         }
-        guard.seed(to, streams);
+        if let Some(before) = guard.backup() {
+            // It may answer until the other one is named, and would be asked again at once.
+            desk.give_up(before, self.now());
+        }
+        let Desk {
+            streams, guards, ..
+        } = &mut *desk;
+        guards[usize::from(slot.number())].seed(to, streams);
         if let Some(stream) = streams.get_mut(&to) {
             self.say_of_slot(stream, slot, epoch, OfSlot::Seed);
         }
@@ -99,14 +116,6 @@ impl Owner {
         self.desk.lock().guards[usize::from(slot.number())].has_asked(to)
     }
 
-    /// The slots whose backup has to go before the next answer (R12).
-    pub(crate) fn to_drop(&self) -> Vec<Slot> {
-        let (desk, now) = (self.desk.lock(), self.now());
-        let guards = Slot::all().zip(&desk.guards);
-        let must = guards.filter(|(_, guard)| guard.must_drop(&desk.streams, now));
-        must.map(|(slot, _)| slot).collect()
-    }
-
     /// Changes of these slots, and of no others, are refused from now on.
     pub(crate) fn hold(&self, slots: &[Slot]) {
         let held: BTreeSet<Slot> = slots.iter().copied().collect();
@@ -133,6 +142,13 @@ impl Owner {
             guard.backup().is_some_and(&these) && !desk.is_seeding(*slot)
         };
         Slot::all().filter(is_by).collect()
+    }
+
+    /// Those of these slots for which no other backup is on the way.
+    pub(crate) fn not_seeded(&self, mut slots: Vec<Slot>) -> Vec<Slot> {
+        let desk = self.desk.lock();
+        slots.retain(|&slot| !desk.is_seeding(slot));
+        slots
     }
 
     /// How many slots of this member have no backup by the config in force.
@@ -165,17 +181,6 @@ impl Owner {
         let guards = Slot::all().zip(&desk.guards);
         let seeding = guards.filter(|(_, guard)| guard.seeding().is_some());
         seeding.map(|(slot, _)| slot).collect()
-    }
-
-    /// Gives up the frames of streams that are slow and that no answer needs.
-    pub(crate) fn give_up_slow(&self) {
-        let slow: Vec<Incarnation> = {
-            let (desk, now) = (self.desk.lock(), self.now());
-            let is_needed = |to: Incarnation| desk.guards.iter().any(|guard| guard.needs(to));
-            let slow = desk.streams.values().filter(|stream| stream.is_slow(now));
-            slow.map(Outbox::to).filter(|&to| !is_needed(to)).collect()
-        };
-        slow.into_iter().for_each(|to| self.reopen(to));
     }
 
     /// How many streams there are.

@@ -110,7 +110,7 @@ async fn a_seed_that_was_given_up_is_not_taken_for_the_next_one() {
     pair.owner.reopen(BACKUP);
     seeds.go_on(&field);
     assert!(seeds.is_empty());
-    advance(Duration::from_secs(1)).await;
+    advance(pair.owner.resting().1).await;
     assert!(pair.owner.seed(slot(), BACKUP));
     pair.exchange();
     assert_eq!(pair.owner.name(slot()), None, "nothing was sent of it");

@@ -385,14 +385,15 @@ async fn a_backup_that_comes_and_goes_never_stops_moves() {
     };
     let mut most = 0;
     for _ in 0..120 {
-        // Until it is out, and for as long as another one rests.
+        // Until it is out, and for a while longer than its first rest.
         lost.store(true, Ordering::SeqCst);
         sleep(Duration::from_secs(1)).await;
         lost.store(false, Ordering::SeqCst);
         sleep(Duration::from_secs(2)).await;
         most = most.max(ahead().await);
     }
-    assert!((40..=60).contains(&most), "{most} epochs ahead");
+    // It came and went, and rested longer each time: without rests, epochs would be some fifty ahead.
+    assert!((5..=20).contains(&most), "{most} epochs ahead");
     balance(&[&first, &second]).await;
     assert!(second.owned() > 500, "{}", second.owned());
     // The clock comes nearer.

@@ -27,7 +27,7 @@ pub(super) async fn all_named(world: &World) -> Result<(), String> {
 }
 
 /// The owner of the user of all clients, and its backup.
-async fn pair(world: &Arc<World>) -> Result<[Arc<Process>; 2], String> {
+pub(super) async fn pair(world: &Arc<World>) -> Result<[Arc<Process>; 2], String> {
     let owner = owner(world).await?;
     let slot = Slot::of_user(HOT);
     until(|| backup(world, slot).is_some()).await?;

@@ -1,16 +1,16 @@
 //! The ring of all members: what it is and was, who is told of its changes, and how it goes back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
     stream::{self, BoxStream, StreamExt},
 };
 use readstates::ownership::store::{RingStore, RingStoreError, Swapped, Version};
-use readstates_ring::{RingTable, Slot};
+use readstates_ring::{RingTable, Slot, SlotConfig};
 
 use super::World;
-use crate::clients::USERS;
+use crate::{clients::USERS, process::UNIX_MICROS};
 
 /// How many slots moved between which processes, and which of them have users.
 fn moved(before: &RingTable, now: &RingTable) -> String {
@@ -34,6 +34,15 @@ fn moved(before: &RingTable, now: &RingTable) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// The slots that got a backup, or another one.
+fn named(before: &RingTable, now: &RingTable) -> impl Iterator<Item = Slot> {
+    let is_named = move |(slot, config): &(Slot, SlotConfig)| {
+        let old = before.config(*slot).and_then(|old| old.backup());
+        config.backup().is_some_and(|it| old != Some(it))
+    };
+    now.configs().filter(is_named).map(|(slot, _)| slot)
+}
+
 impl World {
     pub(crate) async fn swap(
         &self,
@@ -47,9 +56,26 @@ impl World {
                 let (number, moved) = (now.table.number(), moved(&before, &now.table));
                 format!("the ring is {number}: {moved}")
             });
+            let named = named(&before, &now.table);
+            self.state(|state| named.for_each(|slot| *state.named.entry(slot).or_default() += 1));
             self.swapped.notify_waiters();
         }
         swapped
+    }
+
+    /// The most that any slot got a backup, or another one, since this was asked last.
+    pub(crate) fn most_named(&self) -> u64 {
+        let named = self.state(|state| std::mem::take(&mut state.named));
+        named.into_values().max().unwrap_or_default()
+    }
+
+    /// How far the highest epoch is ahead of the time.
+    pub(crate) fn ahead(&self) -> Duration {
+        let table = self.table().unwrap_or_default();
+        let highest = table.configs().map(|(_, it)| it.epoch().number()).max();
+        let begins = highest.unwrap_or(0) << 24;
+        let now = UNIX_MICROS + self.now().as_micros() as i64;
+        Duration::from_micros((begins - now).max(0).unsigned_abs())
     }
 
     /// The ring as it is, at this moment.

@@ -1,5 +1,7 @@
 //! What works and what does not: links, the ring, the database, clocks.
 
+use std::ops::Range;
+
 use readstates_ring::Incarnation;
 
 use super::{Process, World};
@@ -57,6 +59,21 @@ impl World {
 
     pub(crate) fn is_blind(&self, who: Incarnation) -> bool {
         self.state(|state| state.blind.contains(&who))
+    }
+
+    /// A process gets too little of its processor: what comes and goes is late again and again, by so many milliseconds.
+    pub(crate) fn starve(&self, who: Incarnation, late_by: Range<u64>) {
+        self.state(|state| state.starved.insert(who, late_by));
+    }
+
+    /// No process is starved any more.
+    pub(crate) fn feed_all(&self) {
+        self.state(|state| state.starved.clear());
+    }
+
+    /// By how many milliseconds messages of a process are late.
+    pub(crate) fn late_by(&self, who: Incarnation) -> Option<Range<u64>> {
+        self.state(|state| state.starved.get(&who).cloned())
     }
 
     /// Whether a process can not reach the ring that others may reach.
