@@ -46,7 +46,7 @@ pub use authority::{Authority, Issued};
 pub use autoscaling::Autoscaling;
 pub use caller::Caller;
 pub use cassandra::{Cassandra, Row};
-pub use chaos::{Chaos, Step, plan};
+pub use chaos::{Chaos, Settings as ChaosSettings, Step, plan};
 pub use cluster::Cluster;
 pub use disk_node::{DiskNode, LOCAL_DISKS};
 pub use door::{Door, Proof, Reached};

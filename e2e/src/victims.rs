@@ -73,22 +73,42 @@ impl Cluster {
     /// # Errors
     /// When nothing can be done on the node, or the process is not found or does not come back.
     pub async fn kill_process(&self, ordinal: usize) -> Result<Instant> {
-        let (pods, name) = (self.api::<Pod>(), self.pod_name(ordinal));
-        let pod = pods.get(&name).await?;
-        let uid = pod.uid().context("a pod without a UID")?;
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let node = node.with_context(|| format!("{name} is on no node"))?;
+        let name = self.pod_name(ordinal);
+        let pod = self.api::<Pod>().get(&name).await?;
         let before = restarts(&pod);
-        let said = self.world.on_node(node, KILL, &[&uid]).await?;
-        ensure!(
-            said.contains("killed"),
-            "no process of {name} on {node}: {said:?}"
-        );
+        self.kill_process_of(&pod).await?;
         let dead = Instant::now();
         let again = |pod: &Pod| restarts(pod) > before && is_ready(pod);
         self.watch(&name, "is up again", crate::cluster::PODS_CHANGE, again)
             .await?;
         Ok(dead)
+    }
+
+    /// `kill -9` of a cache pod's process, and another pod at once: a kubelet waits longer each time before it starts
+    /// the next process in the same one.
+    ///
+    /// # Errors
+    /// When nothing can be done on the node, the process is not found, or no other pod comes.
+    pub async fn crash_pod(&self, ordinal: usize) -> Result<()> {
+        let (pods, name) = (self.api::<Pod>(), self.pod_name(ordinal));
+        let pod = pods.get(&name).await?;
+        self.kill_process_of(&pod).await?;
+        pods.delete(&name, &DeleteParams::default().grace_period(0))
+            .await?;
+        self.another_is_ready(&name, pod.uid()).await
+    }
+
+    async fn kill_process_of(&self, pod: &Pod) -> Result<()> {
+        let name = pod.name_any();
+        let uid = pod.uid().context("a pod without a UID")?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let node = node.with_context(|| format!("{name} is on no node"))?;
+        let said = self.world.on_node(node, KILL, &[&uid]).await?;
+        ensure!(
+            said.contains("killed"),
+            "no process of {name} on {node}: {said:?}"
+        );
+        Ok(())
     }
 
     /// The UIDs of the cache pods.

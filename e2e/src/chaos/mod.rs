@@ -12,13 +12,14 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 pub use plan::{Step, plan};
+use plan::{BASE, crashes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates_api::Id;
 use readstates_client::Client;
 use readstates_ledger::{
     Audit, Excuse, Found, Historians, Kind, Load, Orders, Phase, Plan, Told, Verdict,
 };
-use readstates_operator_api::{ReadStateCluster, Takeovers};
+use readstates_operator_api::{Durability, ReadStateCluster, Takeovers};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -37,13 +38,29 @@ const LAST_FLUSH: Duration = Duration::from_secs(22);
 const SETTLES: Duration = Duration::from_mins(20);
 /// Before the first change, and after the last.
 const STEADY: Duration = Duration::from_secs(20);
+/// Between two crashes of members.
+const BETWEEN_CRASHES: Duration = Duration::from_secs(30);
 /// Between two deaths of the operator.
 const OPERATOR_LIVES: std::ops::Range<u64> = 15..60;
+
+/// What a run is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The most members that the steps scale to.
+    pub most: usize,
+    /// It gives the same steps, and the same clients, again.
+    pub seed: u64,
+    /// What survives a crash: nothing that was acknowledged may be lost unless it is [`Durability::Interval`].
+    pub durability: Durability,
+    /// Between two changes of one of 24 clients.
+    pub pace: Duration,
+}
 
 /// A cluster under load.
 #[derive(Debug)]
 pub struct Chaos {
     cluster: Cluster,
+    durability: Durability,
     members: usize,
     load: Load,
     clients: Vec<(Kind, Client)>,
@@ -58,21 +75,31 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Scales the cluster to 2 members and puts it under load; the steps may scale it to `most`.
+    /// Scales the cluster to 2 members and puts it under load.
     ///
     /// # Errors
     /// When the cluster does not follow.
-    pub async fn begin(world: &World, cluster: &Cluster, most: usize, seed: u64) -> Result<Self> {
+    pub async fn begin(world: &World, cluster: &Cluster, settings: Settings) -> Result<Self> {
+        let Settings {
+            most,
+            seed,
+            durability,
+            pace,
+        } = settings;
+        let cache = json!({ "flushInterval": FLUSH_INTERVALS[0], "durability": durability });
         cluster
-            .change(&json!({ "cache": { "flushInterval": FLUSH_INTERVALS[0] }, "replicas": 2 }))
+            .change(&json!({ "cache": cache, "replicas": 2 }))
             .await?;
         cluster.settles(2).await?;
+        if durability != Durability::Interval {
+            cluster.wait_for("Replicated", SETTLES).await?;
+        }
         let ways = cluster.ways(most).await?;
         let clients = ways.clients().await?;
         let plan = Plan {
             workers: 24,
             users_per_worker: 8,
-            pace: Duration::from_millis(100),
+            pace,
             seed,
             first_user: first_user()?,
         };
@@ -86,6 +113,7 @@ impl Chaos {
         killer.spawn(kill_operators(world.operator_pods(), seed));
         Ok(Self {
             cluster: cluster.clone(),
+            durability,
             members: 2,
             load,
             clients,
@@ -105,13 +133,31 @@ impl Chaos {
     pub async fn run(&mut self, least: Duration) -> Result<()> {
         let began = Instant::now();
         for (number, step) in plan(self.seed).enumerate() {
-            if number >= plan::BASE && began.elapsed() >= least {
+            if number >= BASE && began.elapsed() >= least {
                 break;
             }
             println!("==> {:>4} s: {step:?}", began.elapsed().as_secs());
             // Steps are large, and there is one at a time.
             let stepped = Box::pin(self.step(step)).await;
             stepped.with_context(|| format!("{step:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Members crash one after another, half a minute after the last one has been replaced, until `least` has passed.
+    ///
+    /// # Errors
+    /// When the cluster does not follow.
+    pub async fn crash(&mut self, least: Duration) -> Result<()> {
+        let began = Instant::now();
+        for step in crashes(self.seed) {
+            if began.elapsed() >= least {
+                break;
+            }
+            println!("==> {:>4} s: {step:?}", began.elapsed().as_secs());
+            let stepped = Box::pin(self.step(step)).await;
+            stepped.with_context(|| format!("{step:?}"))?;
+            sleep(BETWEEN_CRASHES).await;
         }
         Ok(())
     }
@@ -169,10 +215,22 @@ impl Chaos {
                 let before = self.cluster.get().await?.status.unwrap_or_default();
                 let dead = self.cluster.kill_process(victim).await?;
                 self.excuse(began, dead);
-                self.tells_of_slots_taken_over(&before.takeovers).await?;
+                // A backup takes slots over without a loss, which is nothing to tell.
+                if self.durability == Durability::Interval {
+                    self.tells_of_slots_taken_over(&before.takeovers).await?;
+                }
+            }
+            Step::Crash(victim) => {
+                self.cluster.crash_pod(victim).await?;
+                self.excuse(began, Instant::now());
             }
         }
-        self.cluster.settles(self.members).await
+        self.cluster.settles(self.members).await?;
+        if self.durability != Durability::Interval {
+            // With one member fewer, the next crash would be of owner and backup together.
+            self.cluster.wait_for("Replicated", SETTLES).await?;
+        }
+        Ok(())
     }
 
     /// Ends the load, and compares its books with what the cluster answers and with what its database has.
@@ -195,7 +253,7 @@ impl Chaos {
         let history = self.historians.stop().await?;
         let orders = Orders::of(&history, &self.excuses);
         let verdict = Verdict::new(&told, places, &self.excuses).with_orders(orders);
-        let as_before = json!({ "cache": { "flushInterval": null }, "image": null, "replicas": 3 });
+        let as_before = json!({ "cache": { "flushInterval": null, "durability": null }, "image": null, "replicas": 3 });
         self.cluster.change(&as_before).await?;
         Ok(verdict)
     }
@@ -228,8 +286,11 @@ impl Chaos {
     }
 
     /// What was acknowledged in the last flush interval before a crash may be lost, and nothing that was acknowledged
-    /// after it: the crash was asked for when it `began`, and the process was `dead` by then.
+    /// after it: the crash was asked for when it `began`, and the process was `dead` by then. With backups nothing may.
     fn excuse(&mut self, began: Instant, dead: Instant) {
+        if self.durability != Durability::Interval {
+            return;
+        }
         let now = self.load.elapsed();
         self.excuses.push(Excuse {
             from: now.saturating_sub(began.elapsed() + LAST_FLUSH),

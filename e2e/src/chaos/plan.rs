@@ -23,6 +23,8 @@ pub enum Step {
     Force(usize),
     /// `kill -9` of the process.
     Kill(usize),
+    /// The same, and another pod in the place of this one.
+    Crash(usize),
     /// The API server answers no request for this many seconds.
     ApiServer(u64),
 }
@@ -72,6 +74,16 @@ pub fn plan(seed: u64) -> impl Iterator<Item = Step> {
     base.into_iter().chain(more)
 }
 
+/// What a run with crashes alone does, for ever: any one member.
+pub(crate) fn crashes(seed: u64) -> impl Iterator<Item = Step> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let victims = std::iter::repeat_with(move || Step::Crash(random.random_range(0..CRASHING)));
+    std::iter::once(Step::Scale(CRASHING)).chain(victims)
+}
+
+/// How many members there are while they crash.
+const CRASHING: usize = 3;
+
 /// How many steps of a plan every run takes, however short it is meant to be.
 pub(crate) const BASE: usize = 13;
 
@@ -98,7 +110,8 @@ mod tests {
                     Step::Delete(victim)
                     | Step::Evict(victim)
                     | Step::Force(victim)
-                    | Step::Kill(victim) => assert!(victim < members),
+                    | Step::Kill(victim)
+                    | Step::Crash(victim) => assert!(victim < members),
                     Step::Roll | Step::ApiServer(_) => {}
                 }
             }
@@ -120,7 +133,8 @@ mod tests {
                 Step::Delete(victim)
                 | Step::Evict(victim)
                 | Step::Force(victim)
-                | Step::Kill(victim) => assert!(victim < members),
+                | Step::Kill(victim)
+                | Step::Crash(victim) => assert!(victim < members),
                 Step::Roll | Step::ApiServer(_) => {}
             }
         }

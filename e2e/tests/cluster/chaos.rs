@@ -1,16 +1,23 @@
 //! A cluster that is scaled, rolled, deleted from, evicted from and killed under load, with an operator that dies all
 //! the time: `hack/chaos` in short.
 
-use anyhow::{Result, ensure};
-use e2e::{Chaos, Step, World};
+use std::time::Duration;
 
-const SEED: u64 = 1;
+use anyhow::{Result, ensure};
+use e2e::{Chaos, ChaosSettings, Step, World};
+use readstates_operator_api::Durability;
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_or_doubled_while_everything_changes() -> Result<()> {
     let cluster = World::chat().await?;
     let world = World::reached().await?;
-    let mut chaos = Chaos::begin(&world, &cluster, 3, SEED).await?;
+    let settings = ChaosSettings {
+        most: 3,
+        seed: 1,
+        durability: Durability::Interval,
+        pace: Duration::from_millis(100),
+    };
+    let mut chaos = Chaos::begin(&world, &cluster, settings).await?;
     // Another image rolls every pod, and the spec goes back to the first one at the end.
     let mut steps = vec![
         Step::Scale(3),

@@ -93,6 +93,10 @@ impl Ownership {
     ) -> usize {
         let turn = Arc::clone(&self.moving).lock_owned().await;
         let accepted = self.accepted(to, slots);
+        // They may have gone on under other epochs while this waited for its turn.
+        if accepted.is_empty() {
+            return 0;
+        }
         self.send(to, accepted, turn).await
     }
 

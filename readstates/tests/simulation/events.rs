@@ -139,7 +139,7 @@ async fn event(world: &Arc<World>, beside: &mut JoinSet<()>) {
                     there.is_over(&one).await;
                     // An owner that is cut off from the ring is silent, and lives with what it acknowledged.
                     let owners_live = ended.unwritten_users == 0
-                        && there.is_another_cut_off(one.life.incarnation);
+                        && there.backs_one_that_is_cut_off(one.life.incarnation);
                     if there.seed.is_multiple_of(2) && !owners_live {
                         there.wrong(format!("{one:?} left without having written everything"));
                     }

@@ -1,6 +1,6 @@
 //! What works and what does not: links, the ring, the database, clocks.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use readstates_ring::Incarnation;
 
@@ -81,8 +81,15 @@ impl World {
         self.state(|state| !state.cut_off.is_empty())
     }
 
-    pub(crate) fn is_another_cut_off(&self, than: Incarnation) -> bool {
-        self.state(|state| state.cut_off.iter().any(|who| *who != than))
+    /// Whether the owners that have a process as their backup live all, and one of them cannot reach the ring.
+    pub(crate) fn backs_one_that_is_cut_off(&self, who: Incarnation) -> bool {
+        let Some(table) = self.table() else {
+            return false;
+        };
+        let backed = table.configs().filter(|(_, it)| it.backup() == Some(who));
+        let owners: BTreeSet<Incarnation> = backed.map(|(_, it)| it.owner()).collect();
+        owners.iter().all(|&owner| self.find(owner).is_some())
+            && self.state(|state| owners.iter().any(|owner| state.cut_off.contains(owner)))
     }
 
     pub(crate) fn set_ring_away(&self, away: bool) {
