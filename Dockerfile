@@ -50,7 +50,7 @@ COPY --from=binaries /bin-out/superdisk /usr/local/bin/superdisk
 ENTRYPOINT ["/usr/local/bin/superdisk"]
 
 # Apache Cassandra as Maven Central has it, configured by the environment like the official image. Its
-# context is a folder with hack/cassandra/ and the jars that its pom.xml names: hack/lib/images.sh.
+# context is a folder with hack/offline/cassandra/ and the jars that its pom.xml names: hack/lib/images.sh.
 FROM ${BASE_IMAGE} AS cassandra
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update -q \

@@ -96,7 +96,7 @@ auto_snapshot: false
 EOF
 }
 
-# The jars that hack/cassandra's pom.xml names, fetched once.
+# The jars that hack/offline/cassandra's pom.xml names, fetched once.
 cassandra_jars() {
     local version context
     version=$(cassandra_version cassandra)

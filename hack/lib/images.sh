@@ -5,7 +5,7 @@
 # shellcheck source=hack/lib/cargo.sh
 . "$ROOT/hack/lib/cargo.sh"
 PROGRAMS=(operator readstates superdisk)
-CASSANDRA_SOURCE=$ROOT/hack/cassandra
+CASSANDRA_SOURCE=$ROOT/hack/offline/cassandra
 
 # A folder of their own: a build of another command, with other features, may take their place in the profile's.
 programs_folder() { echo "$CARGO_TARGET_DIR/programs"; }
@@ -89,7 +89,7 @@ build_cassandra() {
     drop_older "${1%:*}" "${1##*:}"
 }
 
-# cassandra_context VERSION: the folder of hack/cassandra/ and the jars of that version.
+# cassandra_context VERSION: the folder of hack/offline/cassandra/ and the jars of that version.
 cassandra_context() { echo "$CACHE/cassandra/$1-$(content_hash "$CASSANDRA_SOURCE")"; }
 
 # fill_cassandra_context VERSION DIR: the jars are those that the pom.xml names, without those for systems that no

@@ -1,4 +1,4 @@
-# kube-score, built from source at the version that is pinned here. Apart from the programs of hack/lib/programs.sh: it
+# kube-score, built from source at the version that is pinned here. Apart from the programs of hack/offline/programs.sh: it
 # brings versions of Kubernetes' libraries of its own.
 # shellcheck shell=bash
 

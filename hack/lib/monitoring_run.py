@@ -74,7 +74,7 @@ class Faults:
         beside = ["ReadstatesErrorBudgetBurnsFast", "ReadstatesErrorBudgetBurnsSlowly", "ReadstatesChangesSlow"]
         beside += ["ReadstatesFlushesFail", "ReadstatesStorePartsAway", "ReadstatesOverloaded", "ReadstatesLimitNearlyUsed"]
         self.expect("database", ["ReadstatesStoreAway", "ReadstatesWritesLate"], beside)
-        options = ROOT / "hack/cassandra"
+        options = ROOT / "hack/offline/cassandra"
         node, port = cassandra(self.world, self.arguments.jars, options)
         store = f"cql://127.0.0.1:{port}/readstates"
         schema = [self.world.programs / "readstates", "schema", "--store", store, "--replication", "datacenter1=1"]

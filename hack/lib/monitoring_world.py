@@ -194,7 +194,7 @@ class Load:
 
 
 def cassandra(world, jars, options):
-    """One node out of `jars`, which has what hack/cassandra's pom.xml names, and the agent beside it. Its port of CQL."""
+    """One node out of `jars`, which has what hack/offline/cassandra's pom.xml names, and the agent beside it. Its port of CQL."""
     home, port, jmx = world.folder / "cassandra", free_port(), free_port()
     (home / "conf").mkdir(parents=True)
     settings = {

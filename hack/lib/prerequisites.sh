@@ -20,7 +20,7 @@ mvn    maven                    https://maven.apache.org/install.html
 ENGINE_PACKAGES="docker.io runc iptables debootstrap"
 # These are never installed here: what a distribution has is mostly too old.
 RUST_HINT="rust: https://rustup.rs (the version in rust-toolchain.toml follows by itself)"
-GO_HINT="go 1.21 or later: https://go.dev/doc/install (the version in hack/node-image/go.mod follows by itself)"
+GO_HINT="go 1.21 or later: https://go.dev/doc/install (the version in hack/offline/node-image/go.mod follows by itself)"
 
 # ensure_prerequisites TABLE…
 ensure_prerequisites() {

@@ -12,15 +12,15 @@ use k8s_openapi::{
             PodFailurePolicyRule,
         },
         core::v1::{
-            Container, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
-            ResourceRequirements, Volume, VolumeMount,
+            Container, PersistentVolumeClaimVolumeSource, PodSpec, ResourceRequirements, Volume,
+            VolumeMount,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::labels::{self, Component};
 
-use super::{cache, env, overlay, pod, service_account, store};
+use super::{env, job, pod, service_account, store};
 use crate::{
     names::{ACCESS_KEY_ID, CREATE, PRUNE, SECRET_ACCESS_KEY, VERIFY},
     spec::{BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedCluster, ValidatedSchedule},
@@ -189,10 +189,6 @@ impl Work<'_> {
             owner,
             place,
         } = self;
-        let account = match &place.at {
-            BackupsAt::Bucket { account, .. } => account.clone(),
-            BackupsAt::Volume { .. } => None,
-        };
         let with_login = [first.as_ref(), Some(&main)];
         let with_login = with_login.into_iter().flatten().any(|c| c.name == CREATE);
         let login = if with_login {
@@ -201,25 +197,10 @@ impl Work<'_> {
             Vec::new()
         };
         let volumes = [login, volumes(place)].concat();
-        let placement = &cluster.cache.placement;
+        let account = account(cluster, place);
         let pod = PodSpec {
-            restart_policy: Some("Never".to_owned()),
-            service_account_name: Some(
-                account.unwrap_or_else(|| service_account::name(cluster, Component::Backup)),
-            ),
-            automount_service_account_token: Some(false),
-            enable_service_links: Some(false),
-            security_context: Some(overlay::security(
-                cluster.cache.overlay.as_deref(),
-                pod::restricted(cache::USER),
-            )),
-            image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
-            node_selector: placement.node_selector.clone(),
-            tolerations: placement.tolerations.clone(),
-            volumes: Some(volumes).filter(|v| !v.is_empty()),
             init_containers: first.map(|first| vec![first]),
-            containers: vec![main],
-            ..PodSpec::default()
+            ..job::pod_alone(cluster, account, vec![main], volumes)
         };
         JobSpec {
             backoff_limit: Some(RETRIES),
@@ -227,16 +208,19 @@ impl Work<'_> {
             pod_failure_policy: Some(PodFailurePolicy {
                 rules: [vec![on_disruption()], rules].concat(),
             }),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels(owner, &cluster.id.name)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod),
-            },
+            template: job::template(pod_labels(owner, &cluster.id.name), pod),
             ..JobSpec::default()
         }
     }
+}
+
+/// The account of pods that reach a place: a bucket may be opened to one.
+pub(super) fn account(cluster: &ValidatedCluster, place: &BackupPlace) -> String {
+    let account = match &place.at {
+        BackupsAt::Bucket { account, .. } => account.clone(),
+        BackupsAt::Volume { .. } => None,
+    };
+    account.unwrap_or_else(|| service_account::name(cluster, Component::Backup))
 }
 
 /// `readstates backup NAME`, with these flags and what is needed besides the place of the backups.

@@ -12,17 +12,16 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec, PodFailurePolicy},
         core::v1::{
-            Container, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
-            ResourceRequirements, Volume,
+            Container, PersistentVolumeClaimVolumeSource, PodSpec, ResourceRequirements, Volume,
         },
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{MembersMeanwhile, labels::Component};
 
 use super::{
     backup::{REPORT, metadata, on_disruption, on_exit, pod_labels},
-    cache, overlay, pod, service_account, store,
+    job, pod, service_account, store,
 };
 use crate::{
     names::{COPY, SCHEMA, VERIFY, ports},
@@ -105,29 +104,16 @@ fn job_spec(
         apart(store::access(target)).volumes,
         vec![checkpoints],
     ];
-    let placement = &source.cache.placement;
     let rules: Vec<_> = [SCHEMA, COPY]
         .into_iter()
         .chain((!ahead).then_some(VERIFY))
         .map(|container| on_exit(container, &FINAL))
         .collect();
+    let account = service_account::name(source, Component::Backup);
     let pod = PodSpec {
-        restart_policy: Some("Never".to_owned()),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
-        service_account_name: Some(service_account::name(source, Component::Backup)),
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        security_context: Some(overlay::security(
-            source.cache.overlay.as_deref(),
-            pod::restricted(cache::USER),
-        )),
-        image_pull_secrets: Some(source.pull_secrets.clone()).filter(|s| !s.is_empty()),
-        node_selector: placement.node_selector.clone(),
-        tolerations: placement.tolerations.clone(),
-        volumes: Some(volumes.concat()),
         init_containers: Some(first),
-        containers: vec![main],
-        ..PodSpec::default()
+        ..job::pod_alone(source, account, vec![main], volumes.concat())
     };
     JobSpec {
         backoff_limit: Some(RETRIES),
@@ -135,13 +121,7 @@ fn job_spec(
         pod_failure_policy: Some(PodFailurePolicy {
             rules: [vec![on_disruption()], rules].concat(),
         }),
-        template: PodTemplateSpec {
-            metadata: Some(ObjectMeta {
-                labels: Some(pod_labels(owner, &source.id.name)),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(pod),
-        },
+        template: job::template(pod_labels(owner, &source.id.name), pod),
         ..JobSpec::default()
     }
 }

@@ -8,6 +8,7 @@ mod cache;
 mod database;
 mod env;
 mod identity;
+mod job;
 mod migration;
 mod overlay;
 pub(crate) mod pod;

@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
-        core::v1::{PodSpec, PodTemplateSpec, Toleration},
+        core::v1::{PodSpec, Toleration},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use readstates_operator_api::labels::{self, Component};
 
-use super::{backup, cache, overlay, pod, service_account, store};
+use super::{backup, job, store};
 use crate::{
     fingerprint::fingerprint,
     names::RESTORE,
-    spec::{BackupsAt, Identity, RestoreSource, ValidatedCluster},
+    spec::{Identity, RestoreSource, ValidatedCluster},
 };
 
 /// Attempts after the first: each goes on where the one before was.
@@ -87,10 +87,6 @@ fn job_spec(cluster: &ValidatedCluster, source: &RestoreSource) -> JobSpec {
     let flags = [snapshot.as_str(), "--once", "--store", &url];
     // A volume of backups is read only; its claim may be mounted elsewhere as well.
     let restore = backup::container(cluster, place, RESTORE, &flags, access, true);
-    let account = match &place.at {
-        BackupsAt::Bucket { account, .. } => account.clone(),
-        BackupsAt::Volume { .. } => None,
-    };
     let placement = &cluster.cache.placement;
     let away = AWAY.map(|taint| Toleration {
         key: Some(taint.to_owned()),
@@ -100,33 +96,14 @@ fn job_spec(cluster: &ValidatedCluster, source: &RestoreSource) -> JobSpec {
         value: None,
     });
     let tolerations = placement.tolerations.iter().flatten().cloned();
+    let account = backup::account(cluster, place);
     let pod = PodSpec {
-        restart_policy: Some("Never".to_owned()),
-        service_account_name: Some(
-            account.unwrap_or_else(|| service_account::name(cluster, Component::Backup)),
-        ),
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        security_context: Some(overlay::security(
-            cluster.cache.overlay.as_deref(),
-            pod::restricted(cache::USER),
-        )),
-        image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
-        node_selector: placement.node_selector.clone(),
         tolerations: Some(tolerations.chain(away).collect()),
-        volumes: Some(volumes).filter(|v| !v.is_empty()),
-        containers: vec![restore],
-        ..PodSpec::default()
+        ..job::pod_alone(cluster, account, vec![restore], volumes)
     };
     JobSpec {
         backoff_limit: Some(RETRIES),
-        template: PodTemplateSpec {
-            metadata: Some(ObjectMeta {
-                labels: Some(pod_labels(&cluster.id)),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(pod),
-        },
+        template: job::template(pod_labels(&cluster.id), pod),
         ..JobSpec::default()
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec},
-        core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements},
+        core::v1::{Container, ResourceRequirements},
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
 use readstates_operator_api::labels::{self, Component};
 
-use super::{cache, overlay, pod, service_account, store};
+use super::{job, pod, service_account, store};
 use crate::{
     fingerprint::fingerprint,
     spec::{Store, ValidatedCluster},
@@ -114,34 +114,16 @@ fn job_spec(cluster: &ValidatedCluster) -> Option<JobSpec> {
         volume_mounts: Some(access.mounts).filter(|m| !m.is_empty()),
         ..Container::default()
     };
-    let placement = &cluster.cache.placement;
-    let pod = PodSpec {
-        restart_policy: Some("Never".to_owned()),
-        service_account_name: Some(service_account::name(cluster, Component::Schema)),
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        // As the cache pods, whose image it is; what else is laid over them may keep a Job from ending.
-        security_context: Some(overlay::security(
-            cluster.cache.overlay.as_deref(),
-            pod::restricted(cache::USER),
-        )),
-        image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
-        node_selector: placement.node_selector.clone(),
-        tolerations: placement.tolerations.clone(),
-        volumes: Some(access.volumes).filter(|v| !v.is_empty()),
-        containers: vec![container],
-        ..PodSpec::default()
-    };
+    let account = service_account::name(cluster, Component::Schema);
+    let pod = job::pod(cluster, account, vec![container], access.volumes);
+    let labels = labels::all(&cluster.id.name, Component::Schema);
+    let mut template = job::template(labels, pod);
+    if let Some(metadata) = &mut template.metadata {
+        metadata.annotations = store::annotations(cluster);
+    }
     Some(JobSpec {
         backoff_limit: Some(RETRIES),
-        template: PodTemplateSpec {
-            metadata: Some(ObjectMeta {
-                labels: Some(labels::all(&cluster.id.name, Component::Schema)),
-                annotations: store::annotations(cluster),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(pod),
-        },
+        template,
         ..JobSpec::default()
     })
 }

@@ -1,9 +1,9 @@
 # The Go programs that the scripts and a node image need, built from the versions that
-# hack/node-image/go.mod pins: nothing here depends on a registry of images or on release downloads.
+# hack/offline/node-image/go.mod pins: nothing here depends on a registry of images or on release downloads.
 # One module and one build, because they share most of what there is to compile.
 # shellcheck shell=bash
 
-NODE_IMAGE_SOURCE=$ROOT/hack/node-image
+NODE_IMAGE_SOURCE=$ROOT/hack/offline/node-image
 # Ours by path; the others are the tool lines of go.mod. These three suffice where a node image is pulled.
 CLIENT_PACKAGES="helm.sh/helm/v4/cmd/helm k8s.io/kubernetes/cmd/kubectl sigs.k8s.io/kind"
 
@@ -11,7 +11,7 @@ kubernetes_version() { awk '$1 == "k8s.io/kubernetes" && NF >= 2 {print $2; exit
 
 programs_hash() {
     content_hash "$NODE_IMAGE_SOURCE/go.mod" "$NODE_IMAGE_SOURCE/go.sum" "$NODE_IMAGE_SOURCE/coredns" "$NODE_IMAGE_SOURCE/pause" \
-        "$ROOT/hack/lib/programs.sh" -- "$(go env GOVERSION GOARCH)"
+        "$ROOT/hack/offline/programs.sh" -- "$(go env GOVERSION GOARCH)"
 }
 clients_dir() { echo "$CACHE/programs/clients-$(programs_hash)"; }
 node_programs_dir() { echo "$CACHE/programs/node-$(programs_hash)"; }

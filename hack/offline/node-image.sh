@@ -1,9 +1,9 @@
 # The image that kind's nodes run: kind's own where a registry gives it, else built from Debian packages
-# and the Go programs. hack/node-image/ says what is in it.
+# and the Go programs. hack/offline/node-image/ says what is in it.
 # shellcheck shell=bash
 
 own_node_image() {
-    echo "readstates/node:$(kubernetes_version)-$(content_hash "$NODE_IMAGE_SOURCE" "$ROOT/hack/lib/node-image.sh" -- "$(programs_hash)")"
+    echo "readstates/node:$(kubernetes_version)-$(content_hash "$NODE_IMAGE_SOURCE" "$ROOT/hack/offline/node-image.sh" -- "$(programs_hash)")"
 }
 
 # The image that this version of kind was released with, pinned by digest in its source.
@@ -62,7 +62,7 @@ node_files() {
 }
 
 replace_line() {
-    grep -qF "$2" "$1" || die "$1 no longer has the line '$2'" "kind's files changed: look at hack/lib/node-image.sh"
+    grep -qF "$2" "$1" || die "$1 no longer has the line '$2'" "kind's files changed: look at hack/offline/node-image.sh"
     sed -i "s/$2/$3/" "$1"
 }
 

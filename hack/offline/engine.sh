@@ -37,7 +37,7 @@ start_engine() {
     command -v dockerd >/dev/null || die "no docker engine answers and dockerd is not installed" "install docker: on Debian, apt-get install docker.io"
     mkdir -p "$ENGINE"
     rm -f "$ENGINE/pid"
-    install -m 755 "$ROOT/hack/node-image/runc-without-sys-resource" "$ENGINE/runc"
+    install -m 755 "$ROOT/hack/offline/node-image/runc-without-sys-resource" "$ENGINE/runc"
     local runtime=(--default-runtime runc)
     if ! has_sys_resource; then runtime=(--add-runtime "ours=$ENGINE/runc" --default-runtime ours); fi
     (
