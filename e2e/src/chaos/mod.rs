@@ -11,8 +11,8 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams},
 };
-pub use plan::{Step, plan};
 use plan::{BASE, crashes};
+pub use plan::{Step, plan};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use readstates_api::Id;
 use readstates_client::Client;

@@ -200,7 +200,7 @@ impl Work<'_> {
         let account = account(cluster, place);
         let pod = PodSpec {
             init_containers: first.map(|first| vec![first]),
-            ..job::pod_alone(cluster, account, vec![main], volumes)
+            ..job::pod(cluster, account, vec![main], volumes)
         };
         JobSpec {
             backoff_limit: Some(RETRIES),

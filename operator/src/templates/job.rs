@@ -11,7 +11,7 @@ use super::{cache, overlay, pod};
 use crate::spec::ValidatedCluster;
 
 /// A pod that the Job replaces when a container fails. Of the cluster's `podTemplate` it has the security context alone:
-/// a sidecar, say, would keep it from ending.
+/// a sidecar, say, would keep it from ending. Nothing in it asks the Kubernetes API.
 pub(super) fn pod(
     cluster: &ValidatedCluster,
     account: String,
@@ -22,6 +22,8 @@ pub(super) fn pod(
     PodSpec {
         restart_policy: Some("Never".to_owned()),
         service_account_name: Some(account),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
         security_context: Some(overlay::security(
             cluster.cache.overlay.as_deref(),
             pod::restricted(cache::USER),
@@ -32,20 +34,6 @@ pub(super) fn pod(
         volumes: Some(volumes).filter(|v| !v.is_empty()),
         containers,
         ..PodSpec::default()
-    }
-}
-
-/// The same without what it does not need: a token of the Kubernetes API, and the addresses of all Services.
-pub(super) fn pod_alone(
-    cluster: &ValidatedCluster,
-    account: String,
-    containers: Vec<Container>,
-    volumes: Vec<Volume>,
-) -> PodSpec {
-    PodSpec {
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        ..pod(cluster, account, containers, volumes)
     }
 }
 

@@ -113,7 +113,7 @@ fn job_spec(
     let pod = PodSpec {
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         init_containers: Some(first),
-        ..job::pod_alone(source, account, vec![main], volumes.concat())
+        ..job::pod(source, account, vec![main], volumes.concat())
     };
     JobSpec {
         backoff_limit: Some(RETRIES),

@@ -99,7 +99,7 @@ fn job_spec(cluster: &ValidatedCluster, source: &RestoreSource) -> JobSpec {
     let account = backup::account(cluster, place);
     let pod = PodSpec {
         tolerations: Some(tolerations.chain(away).collect()),
-        ..job::pod_alone(cluster, account, vec![restore], volumes)
+        ..job::pod(cluster, account, vec![restore], volumes)
     };
     JobSpec {
         backoff_limit: Some(RETRIES),
