@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
-
-use crate::agent::AgentCommand;
+use readstates_agent::AgentCommand;
 
 /// The Kubernetes operator of Readstates.
 #[derive(Debug, Parser)]

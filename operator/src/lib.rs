@@ -10,7 +10,6 @@
 //! decision rests on what was just observed.
 
 pub mod admin;
-pub mod agent;
 pub mod agents;
 pub mod apply;
 pub mod backoff;
@@ -21,15 +20,12 @@ pub mod cli;
 pub mod commands;
 pub mod connections;
 pub mod context;
-pub mod engine;
 pub mod error;
-pub mod fingerprint;
 #[cfg(test)]
 mod fixtures;
 pub mod gauges;
 pub mod known;
 pub mod lease;
-mod listen;
 pub mod migrations;
 pub mod names;
 pub mod namespaced;

@@ -22,12 +22,12 @@ mod begin;
 mod job;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::Phase;
 use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage, Engine};
 
 pub(super) use self::begin::must_wait;
 use super::{DatabaseWait, NodesStep, Sight, health, on_its_way, outdated, roll, version};
 use crate::{
-    engine::Phase,
     spec::Rack,
     templates::{self, Template},
     world::{PodSeen, StatefulSetSeen},

@@ -25,6 +25,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     Engine, VolumesOf,
+    fingerprint::fingerprint,
     labels::{self, Component},
 };
 
@@ -34,7 +35,6 @@ use super::{
     service_account,
 };
 use crate::{
-    fingerprint::fingerprint,
     names::{DATABASE, ports},
     spec::{Database, Rack, ValidatedCluster},
     templates::{RackStep, Template},

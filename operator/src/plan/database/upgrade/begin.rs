@@ -1,13 +1,13 @@
 //! The begin of an upgrade: whether there is one, whether it has room, and the name of its snapshots.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::SNAPSHOTS;
 use readstates_operator_api::{
     DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, Engine, labels,
 };
 
 use super::may_be_had;
 use crate::{
-    engine::SNAPSHOTS,
     plan::database::{DatabaseWait, NodesStep, Sight, health, roll, version},
     templates,
     world::StatefulSetSeen,

@@ -3,7 +3,7 @@
 
 use std::{fs, io, path::Path};
 
-use crate::fingerprint::fingerprint;
+use readstates_operator_api::fingerprint::fingerprint;
 
 /// Nesting limit of disks within disks (arrays on arrays on mapped devices): deeper than any real setup.
 const DEEPEST: usize = 8;

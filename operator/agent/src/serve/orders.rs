@@ -7,8 +7,9 @@ use axum::{Json, extract::State, http::StatusCode};
 
 use super::{Agent, locked};
 use crate::{
-    agent::order::{self, Refusal},
-    engine::{Cleanup, Engine, EngineError, Job, Mode, Repair, RequestedJob, Target, Upgrade},
+    engine::{Engine, EngineError},
+    order::{self, Refusal},
+    wire::{Cleanup, Job, Mode, Repair, RequestedJob, Target, Upgrade},
     words::one_line,
 };
 

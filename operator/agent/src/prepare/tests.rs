@@ -2,8 +2,8 @@ use readstates_identity::Role;
 
 use super::*;
 use crate::{
-    agent::{Common, EngineName, mutual::tests::Cluster},
-    engine::{Node, NodeState},
+    mutual::tests::Cluster,
+    wire::{Node, NodeState},
 };
 
 struct Pod {

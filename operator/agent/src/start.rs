@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{EngineName, layout::Layout};
-use crate::engine::Start;
+use crate::{args::EngineName, layout::Layout, wire::Start};
 
 /// Clients reach Cassandra by every address of the pod, and its JVM, which its image keeps to IPv4, speaks IPv6. Quoted:
 /// YAML takes a colon at the end for a key.
@@ -109,7 +108,7 @@ fn identity(text: &str) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Node, NodeState};
+    use crate::wire::{Node, NodeState};
 
     const OWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 

@@ -3,7 +3,6 @@
 
 mod cassandra;
 mod pools;
-mod report;
 mod scylla;
 mod snapshots;
 
@@ -11,16 +10,13 @@ use std::{future::Future, net::IpAddr};
 
 use thiserror::Error;
 
-pub(crate) use self::snapshots::Snapshots;
 pub use self::{
     cassandra::Cassandra,
     pools::{Pool, Pools},
-    report::{
-        Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Ranges, Repair, Report,
-        RequestedJob, SNAPSHOTS, Start, Target, Upgrade, UpgradeStep, View,
-    },
     scylla::Scylla,
+    snapshots::Snapshots,
 };
+use crate::wire::{self, Facts, Mode, Node, Ranges, UpgradeStep};
 
 /// An engine, as seen from inside the pod of one of its nodes.
 pub trait Engine: Send + Sync + 'static {
@@ -80,7 +76,7 @@ impl Look {
     /// The identity of a node that sees itself as a member.
     #[must_use]
     pub fn serves(&self) -> Option<&str> {
-        report::serves(self.host_id.as_deref(), self.mode, &self.nodes)
+        wire::serves(self.host_id.as_deref(), self.mode, &self.nodes)
     }
 }
 

@@ -1,36 +1,8 @@
-//! The agent in each database pod. It alone reaches the engine's admin port, which listens on loopback. It runs twice, and
-//! once more in the database's container when that is about to be stopped (`drain`):
-//! ```text
-//! prepare (init container)               serve (sidecar)
-//!   what is on the disk?                   how is the node? (GET /v1/node, /v1/facts)
-//!   its own data ──▶ start                 probes           (GET /livez, /readyz)
-//!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
-//! ```
-//! Only the operator of this cluster is answered, by mutual TLS. Probes and metrics have a port of their own, in the
-//! clear; it changes nothing.
-//!
-//! A node that finds its own data starts by itself, so that a database comes back without an operator: its own data is
-//! that of the node named in a file that the operator has written and that is there without it. Any other disk may be
-//! new, a lost one or another node's: only the operator, which has a record of every node, can tell, and its order
-//! names the pod by UID.
-
-mod disk;
-mod drain;
-mod keystore;
-mod layout;
-mod metrics;
-mod mutual;
-mod order;
-mod prepare;
-mod serve;
-mod sockets;
-mod start;
+//! The command line of the agent.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-
-pub use self::{drain::drain, prepare::prepare, serve::serve};
 
 /// What an agent does at the begin, in the life and at the end of a database pod.
 #[derive(Debug, Subcommand)]

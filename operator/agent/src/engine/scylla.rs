@@ -10,10 +10,8 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 
-use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
-    UpgradeStep, canonical,
-};
+use super::{Engine, EngineError, Look, Pools, canonical};
+use crate::wire::{Facts, Keyspace, Mode, Node, NodeState, Ranges, SNAPSHOTS, UpgradeStep};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.

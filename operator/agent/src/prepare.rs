@@ -13,12 +13,13 @@ use axum::{
 use readstates_identity::Identity;
 use tokio::sync::watch;
 
-use super::{
-    Common, EngineName, PrepareArgs, disk, keystore, layout, mutual,
+use crate::{
+    args::{Common, EngineName, PrepareArgs},
+    disk, keystore, layout, mutual,
     order::{self, Refusal},
     start,
+    wire::{Disk, Phase, Report, Start},
 };
-use crate::engine::{Disk, Phase, Report, Start};
 
 /// Name of the program in the shared folder.
 const PROGRAM: &str = "agent";
@@ -29,7 +30,7 @@ const START: &str = "start";
 ///
 /// # Errors
 /// When the disk or the shared folder cannot be used.
-pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
+pub(super) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     hand_on(&args.shared).context("failed to copy the program")?;
     if let (Some(folder), Some(file)) = (&args.certificates, &args.keystore) {
         keystore::write(folder, file).context("failed to hand on the certificates")?;

@@ -26,17 +26,15 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{
-    Common, EngineName, ServeArgs, disk, metrics, mutual,
+use crate::{
+    args::{Common, EngineName, ServeArgs},
+    disk,
+    engine::{Cassandra, Engine, Look, Pools, Scylla, Snapshots},
+    listen::listen,
+    metrics, mutual,
     order::{self, Refusal},
     sockets,
-};
-use crate::{
-    engine::{
-        Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla,
-        Snapshots, View,
-    },
-    listen::listen,
+    wire::{Facts, Job, Mode, Phase, Report, RequestedJob, View},
 };
 
 /// Interval of the looks that the probes rely on.
@@ -53,7 +51,7 @@ const FRESH: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+pub(super) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ServeArgs {
         common,
         nodetool,

@@ -11,11 +11,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
-    UpgradeStep, canonical,
+use super::{Engine, EngineError, Look, Pools, canonical};
+use crate::{
+    wire::{Facts, Keyspace, Mode, Node, NodeState, Ranges, SNAPSHOTS, UpgradeStep},
+    words::last_telling_line,
 };
-use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,9 +8,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::agent::mutual::tests::Cluster;
-use crate::engine::{
-    Cleanup, EngineError, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep,
+use crate::{
+    engine::EngineError,
+    mutual::tests::Cluster,
+    wire::{Cleanup, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep},
 };
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
