@@ -6,8 +6,11 @@
 //!  reads       parses       decides   makes       writes    tells
 //! ```
 //! `world` has what `observe` returns, `spec` what `validate` returns, and `templates` makes what pods are made from, by
-//! which both `plan` and `objects` go. Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs: every
-//! decision rests on what was just observed.
+//! which both `plan` and `objects` go. Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between
+//! two runs: every decision rests on what was just observed.
+//!
+//! The crate `readstates_agent` has what differs between database engines, and what the operator and the agents in database
+//! pods tell each other.
 
 pub mod admin;
 pub mod agents;

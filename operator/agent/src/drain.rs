@@ -6,8 +6,8 @@ use std::{future::Future, time::Duration};
 use tokio::time::sleep;
 
 use crate::{
-    args::{DrainArgs, EngineName},
-    engine::{Cassandra, Engine, EngineError, Scylla},
+    args::DrainArgs,
+    engine::{Access, EngineError, Profile},
 };
 
 /// Drains, and waits at least as long as asked to, whatever came of it: endpoints are taken away meanwhile.
@@ -22,21 +22,13 @@ pub(super) async fn drain(args: DrainArgs) -> anyhow::Result<()> {
         linger_seconds,
     } = args;
     let linger = Duration::from_secs(linger_seconds);
-    match engine {
-        EngineName::Cassandra => {
-            let engine = Cassandra {
-                nodetool,
-                address: String::new(),
-                jmx: admin,
-            };
-            both(engine.drain(), linger).await?;
-        }
-        EngineName::Scylla => {
-            let engine = Scylla::new(format!("http://{admin}"))?;
-            both(engine.drain(), linger).await?;
-        }
-    }
-    Ok(())
+    let access = Access {
+        admin,
+        nodetool,
+        address: None,
+    };
+    let node = (Profile::of(engine).reach)(access)?;
+    Ok(both(node.drain(), linger).await?)
 }
 
 async fn both(

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::Pool,
+        engine::pools::Pool,
         wire::{Node, NodeState},
     };
 

@@ -8,7 +8,7 @@ use tokio::time::{interval, timeout};
 
 use super::{PATIENCE, Scylla, Table};
 use crate::{
-    engine::{Engine as _, EngineError},
+    engine::{EngineError, LocalNode as _},
     wire::Ranges,
 };
 
