@@ -31,7 +31,7 @@ def metrics():
         ("operator/src/backups/gauges.rs", "readstates_"),
         ("operator/src/migrations/gauges.rs", "readstates_"),
         ("operator/src/telemetry.rs", "readstates_operator_"),
-        ("operator/src/agent/metrics.rs", "readstates_"),
+        ("operator/agent/src/metrics.rs", "readstates_"),
         ("operator/superdisk/src/metrics.rs", "superdisk_"),
     ):
         names |= set(re.findall(rf'"({prefix}\w+)"', (ROOT / source).read_text()))
@@ -61,8 +61,9 @@ def dashboards():
 
 
 def sources():
-    files = [ROOT / "readstates/src", ROOT / "readstates/api/src", ROOT / "operator/api/src", ROOT / "operator/src", ROOT / "operator/superdisk/src"]
-    return "\n".join(file.read_text() for folder in files for file in folder.rglob("*.rs"))
+    crates = ["readstates", "readstates/api", "operator", "operator/agent", "operator/api", "operator/superdisk"]
+    folders = [ROOT / crate / "src" for crate in crates]
+    return "\n".join(file.read_text() for folder in folders for file in folder.rglob("*.rs"))
 
 
 def check_expression(where, expr, known, words):

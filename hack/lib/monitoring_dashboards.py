@@ -23,7 +23,7 @@ CLUSTER = "calm"
 SECONDS = 25
 SCRAPE = "2s"
 # What is printed by what runs only in a cluster: as the tests of these programs have it.
-PAGES = {"superdisk": ROOT / "operator/superdisk/src/metrics.prom", "agent": ROOT / "operator/src/agent/metrics.prom"}
+PAGES = {"superdisk": ROOT / "operator/superdisk/src/metrics.prom", "agent": ROOT / "operator/agent/src/metrics.prom"}
 # By dashboard, panels that are empty here: what the operator says of a cluster on Kubernetes, what is told when something
 # goes wrong, and what follows from numbers that grow, which those of a page do not.
 EMPTY = {

@@ -82,7 +82,7 @@ def main(programs, pages):
         (pages / "readstates.prom").write_text(of_service(programs / "readstates", scratch))
         (pages / "operator.prom").write_text(of_operator(programs / "operator", scratch))
     shutil.copy(ROOT / "operator/superdisk/src/metrics.prom", pages / "superdisk.prom")
-    shutil.copy(ROOT / "operator/src/agent/metrics.prom", pages / "agent.prom")
+    shutil.copy(ROOT / "operator/agent/src/metrics.prom", pages / "agent.prom")
 
 
 if __name__ == "__main__":

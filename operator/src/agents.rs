@@ -7,13 +7,8 @@ use futures::future::BoxFuture;
 use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    connections::PodClients,
-    engine::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade},
-    names::ports,
-    super_disk::Answer,
-    world::PodSeen,
-};
+use crate::{connections::PodClients, names::ports, super_disk::Answer, world::PodSeen};
+use readstates_agent::wire::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade};
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
-
-use crate::agent::AgentCommand;
+use readstates_agent::{AgentCommand, engine::Profile};
+use readstates_operator_api::Engine;
 
 /// The Kubernetes operator of Readstates.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ pub struct RunArgs {
         long,
         env = "CASSANDRA_IMAGE",
         value_name = "IMAGE",
-        default_value = "cassandra:5.0.9"
+        default_value = Profile::of(Engine::Cassandra).image
     )]
     pub cassandra_image: String,
 
@@ -53,7 +53,7 @@ pub struct RunArgs {
         long,
         env = "SCYLLA_IMAGE",
         value_name = "IMAGE",
-        default_value = "scylladb/scylla:2025.1.13"
+        default_value = Profile::of(Engine::Scylla).image
     )]
     pub scylla_image: String,
 

@@ -3,11 +3,7 @@
 //! Here and not in the program itself, and behind a function that is not async: so its code is made
 //! once, with the library.
 
-use crate::{
-    agent::{self, AgentCommand},
-    cli::Command,
-    run, telemetry,
-};
+use crate::{cli::Command, run, telemetry};
 
 /// Does what a command says.
 ///
@@ -19,11 +15,7 @@ pub async fn carry_out(command: Command) -> anyhow::Result<()> {
         Command::Crd => print!("{}", run::crds_as_yaml()?),
         Command::Agent(command) => {
             telemetry::start_logs("info")?;
-            match command {
-                AgentCommand::Prepare(args) => agent::prepare(args).await?,
-                AgentCommand::Serve(args) => agent::serve(args).await?,
-                AgentCommand::Drain(args) => agent::drain(args).await?,
-            }
+            readstates_agent::carry_out(command).await?;
         }
         Command::Run(args) => {
             telemetry::start_logs(&args.log_level)?;

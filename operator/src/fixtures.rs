@@ -17,7 +17,6 @@ use readstates_ring::{
 };
 
 use crate::{
-    fingerprint::fingerprint,
     plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
     spec::{Certificates, Database, Identity, Images, Login, Rack, Store, ValidatedCluster},
     super_disk::{Answer, Condition, SuperDiskSeen},
@@ -28,6 +27,7 @@ use crate::{
         LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
     },
 };
+use readstates_operator_api::fingerprint::fingerprint;
 
 pub(crate) const CASSANDRA: &str = "
 replicas: 3

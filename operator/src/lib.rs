@@ -6,11 +6,13 @@
 //!  reads       parses       decides   makes       writes    tells
 //! ```
 //! `world` has what `observe` returns, `spec` what `validate` returns, and `templates` makes what pods are made from, by
-//! which both `plan` and `objects` go. Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between two runs: every
-//! decision rests on what was just observed.
+//! which both `plan` and `objects` go. Only `observe`, `apply` and `status` talk to the world. Nothing is remembered between
+//! two runs: every decision rests on what was just observed.
+//!
+//! The crate `readstates_agent` has what differs between database engines, and what the operator and the agents in database
+//! pods tell each other.
 
 pub mod admin;
-pub mod agent;
 pub mod agents;
 pub mod apply;
 pub mod backoff;
@@ -21,15 +23,12 @@ pub mod cli;
 pub mod commands;
 pub mod connections;
 pub mod context;
-pub mod engine;
 pub mod error;
-pub mod fingerprint;
 #[cfg(test)]
 mod fixtures;
 pub mod gauges;
 pub mod known;
 pub mod lease;
-mod listen;
 pub mod migrations;
 pub mod names;
 pub mod namespaced;

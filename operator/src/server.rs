@@ -12,9 +12,10 @@ use anyhow::Context as _;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
+use readstates_agent::listen::listen;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backups::Schedules, gauges::Clusters, listen::listen, migrations::Moves};
+use crate::{backups::Schedules, gauges::Clusters, migrations::Moves};
 
 /// Whether the process can do its work: it has reached the API server, as leader or as follower.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! The custom resources of Readstates, and the names that go with them.
 //!
 //! What is here: the types of `ReadStateCluster`, `ReadStateRing`, `ReadStateBackup`, `ReadStateBackupSchedule` and
-//! `ReadStateMigration` (their schemas, defaults and CEL
-//! rules become `crds/*.yaml`), the conditions and reasons that a status may carry, and the
-//! labels on everything the operator makes. What is not: any decision about them, any IO, any clock.
+//! `ReadStateMigration` (their schemas, defaults and CEL rules become `crds/*.yaml`), the conditions and reasons that a status
+//! may carry, the labels on everything the operator makes, and the hash of an object that some of them have. What is not: any
+//! decision about them, any IO, any clock.
 
 #![deny(missing_docs)]
 #![allow(
@@ -12,6 +12,7 @@
 )]
 
 pub mod conditions;
+pub mod fingerprint;
 pub mod labels;
 
 mod access;

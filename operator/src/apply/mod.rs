@@ -25,6 +25,7 @@ use kube::{
 };
 use readstates_operator_api::{
     ReadStateCluster, ReadStateRing,
+    fingerprint::fingerprint,
     labels::{self, Component},
 };
 use serde::Serialize;
@@ -39,7 +40,6 @@ pub use self::{
 };
 use crate::{
     error::Error,
-    fingerprint::fingerprint,
     known::{Known, kind},
     namespaced::Namespaced,
     objects::Object,

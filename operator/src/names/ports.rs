@@ -21,9 +21,6 @@ pub const CQL: u16 = 9042;
 /// Traffic between database members.
 pub(crate) const INTERNODE: u16 = 7000;
 
-/// Metrics of `ScyllaDB`.
-pub(crate) const SCYLLA_METRICS: u16 = 9180;
-
 /// CQL port on which the driver reaches the shard that owns a row (`ScyllaDB` only).
 pub(crate) const SHARD_AWARE: u16 = 19042;
 

@@ -28,10 +28,8 @@ use k8s_openapi::{
         util::intstr::IntOrString,
     },
 };
-use readstates_operator_api::{
-    Engine,
-    labels::{self, Component},
-};
+use readstates_agent::engine::Profile;
+use readstates_operator_api::labels::{self, Component};
 
 use crate::{
     names::ports,
@@ -76,9 +74,9 @@ pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> Netwo
         ingress.push(rule(&[ports::DISK], None));
     }
     let watchers = cluster.monitoring.as_ref().map(|m| m.from.clone());
-    let watchers = watchers.filter(|from| !from.is_empty() && database.engine == Engine::Scylla);
-    if watchers.is_some() {
-        ingress.push(rule(&[ports::SCYLLA_METRICS], watchers));
+    let watchers = watchers.filter(|from| !from.is_empty());
+    if let (Some(port), Some(_)) = (Profile::of(database.engine).metrics_port, &watchers) {
+        ingress.push(rule(&[port], watchers));
     }
     policy(cluster, cluster.id.database(), Component::Database, ingress)
 }

@@ -1,10 +1,8 @@
 //! PodMonitors: one for the cache pods, and one for the database pods that the operator runs. Series get the cluster's
 //! name as a label, which the alerts rely on.
 
-use readstates_operator_api::{
-    Engine,
-    labels::{CLUSTER, Component},
-};
+use readstates_agent::engine::Profile;
+use readstates_operator_api::labels::{CLUSTER, Component};
 
 use crate::{
     names::ports,
@@ -38,8 +36,8 @@ fn of_database(cluster: &ValidatedCluster, monitoring: &Monitoring) -> Vec<Endpo
     };
     // The agent's: what it sees, and of Cassandra its thread pools.
     let mut endpoints = vec![endpoint(monitoring, ports::WATCH_NAME)];
-    if database.engine == Engine::Scylla {
-        endpoints.push(of_scylla(monitoring));
+    if let Some(port) = Profile::of(database.engine).metrics_port {
+        endpoints.push(of_engine(monitoring, port));
     }
     if database.super_disk.is_some() {
         endpoints.push(endpoint(monitoring, ports::DISK_NAME));
@@ -48,13 +46,13 @@ fn of_database(cluster: &ValidatedCluster, monitoring: &Monitoring) -> Vec<Endpo
 }
 
 /// The port has no name in pods that are there: the address of one that has is changed.
-fn of_scylla(monitoring: &Monitoring) -> Endpoint {
+fn of_engine(monitoring: &Monitoring, port: u16) -> Endpoint {
     let mut endpoint = endpoint(monitoring, ports::CQL_NAME);
     endpoint.relabelings.push(Relabeling {
         source_labels: vec!["__address__".to_owned()],
         target_label: "__address__".to_owned(),
         regex: Some("(.+):[0-9]+".to_owned()),
-        replacement: Some(format!("$1:{}", ports::SCYLLA_METRICS)),
+        replacement: Some(format!("$1:{port}")),
     });
     endpoint
 }

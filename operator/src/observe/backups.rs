@@ -9,6 +9,7 @@ use k8s_openapi::{
     },
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
+use readstates_agent::words::last_telling_line;
 use readstates_operator_api::ReadStateCluster;
 
 use super::{
@@ -20,7 +21,6 @@ use crate::{
     names::{ACCESS_KEY_ID, SECRET_ACCESS_KEY},
     namespaced::Namespaced,
     spec::{BackupOwner, BackupPlace, BackupsAt, Identity},
-    words::last_telling_line,
     world::{CronJobSeen, Run, Said, SourceSeen},
 };
 

@@ -4,7 +4,8 @@
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::{Api, Client};
-use readstates_operator_api::{ApiTlsSpec, DatabaseSpec, Engine};
+use readstates_agent::engine::Profile;
+use readstates_operator_api::{ApiTlsSpec, DatabaseSpec};
 
 use super::credentials::{self, Content};
 use crate::{
@@ -36,10 +37,7 @@ pub(super) async fn observe(
                 reaches: "the database is reached",
                 wanted: &host,
             };
-            let pkcs8 = match engine {
-                Engine::Cassandra => true,
-                Engine::Scylla => false,
-            };
+            let pkcs8 = Profile::of(engine).only_pkcs8;
             judge_server(&found, pkcs8, &[host], seconds())
         }
         None => judge_client(&found),

@@ -9,12 +9,12 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
+use readstates_agent::words::last_telling_line;
 use readstates_operator_api::labels;
 
 use super::{growth, super_disks};
 use crate::{
     names, templates,
-    words::last_telling_line,
     world::{JobOutcome, JobSeen, PodSeen, StatefulSetSeen},
 };
 

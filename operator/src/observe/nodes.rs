@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use readstates_agent::wire::{Phase, Report};
 use readstates_operator_api::{
     DatabaseNodeState, DatabaseUpgrade, DatabaseUpgradeStage, ReadStateCluster,
 };
@@ -14,7 +15,6 @@ use super::claims;
 use crate::{
     agents::Agents,
     connections::PodClients,
-    engine::{Phase, Report},
     error::Error,
     names::TOKEN_KEY,
     spec::Identity,

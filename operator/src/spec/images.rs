@@ -1,5 +1,7 @@
 //! The images the operator was installed with.
 
+use readstates_operator_api::Engine;
+
 /// The images the operator was installed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
@@ -15,4 +17,14 @@ pub struct Images {
     pub super_disk: String,
     /// Secrets by which they are pulled.
     pub pull_secrets: Vec<String>,
+}
+
+impl Images {
+    /// Of the nodes of this engine. The operator has a flag for each.
+    pub(crate) fn of(&self, engine: Engine) -> &str {
+        match engine {
+            Engine::Cassandra => &self.cassandra,
+            Engine::Scylla => &self.scylla,
+        }
+    }
 }

@@ -20,7 +20,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode, IssuerRef, PodTemplate,
-    PullPolicy, Reclaim, ServiceSpec, VolumesOf,
+    PullPolicy, Reclaim, ServiceSpec, VolumesOf, fingerprint::fingerprint,
 };
 
 pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
@@ -34,7 +34,6 @@ pub use self::{
     migration::ValidatedMigration,
     restore::{RestoreSource, RestoreWish},
 };
-use crate::fingerprint::fingerprint;
 
 /// A `ReadStateCluster` that can be carried out.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,15 +1,13 @@
 //! Database nodes: their steps, each told once, and how full their disks are.
 
 use kube::runtime::events::{Event, EventType};
+use readstates_agent::wire::{Phase, Report};
 use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, conditions::Reason,
 };
 
 use super::events::event;
-use crate::{
-    engine::{Phase, Report},
-    world::{Seen, World},
-};
+use crate::world::{Seen, World};
 
 /// What is free on the fullest disk, in whole GiB: a status that told every byte would be written at every look.
 pub(super) fn free_gib(world: &World) -> Option<i64> {

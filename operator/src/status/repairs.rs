@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::{Phase, Report};
 use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState,
     conditions::{
@@ -15,7 +16,6 @@ use readstates_operator_api::{
 
 use super::Decided;
 use crate::{
-    engine::{Phase, Report},
     spec::Store,
     world::{Seen, World},
 };

@@ -7,12 +7,13 @@ use readstates_operator_api::{
         ConditionStatus::{False, True},
         ConditionType, Reason,
     },
+    fingerprint::fingerprint,
     labels,
 };
 use readstates_ring::Incarnation;
 
 use super::Report;
-use crate::{fingerprint::fingerprint, plan};
+use crate::plan;
 
 /// The processes that took slots over; what was known before, when it cannot be told now.
 pub(super) fn entries(report: &Report<'_>) -> Option<Vec<Takeovers>> {

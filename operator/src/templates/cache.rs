@@ -10,7 +10,10 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_identity::Role;
-use readstates_operator_api::labels::{self, Component};
+use readstates_operator_api::{
+    fingerprint::fingerprint,
+    labels::{self, Component},
+};
 
 use super::{
     access, api_tls, env, identity, overlay,
@@ -18,7 +21,6 @@ use super::{
     service_account, store,
 };
 use crate::{
-    fingerprint::fingerprint,
     names::{self, CACHE, ports},
     spec::{Amount, Store, ValidatedCluster},
     templates::Template,

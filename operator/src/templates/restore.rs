@@ -13,11 +13,13 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use readstates_operator_api::labels::{self, Component};
+use readstates_operator_api::{
+    fingerprint::fingerprint,
+    labels::{self, Component},
+};
 
 use super::{backup, job, store};
 use crate::{
-    fingerprint::fingerprint,
     names::RESTORE,
     spec::{Identity, RestoreSource, ValidatedCluster},
 };

@@ -10,13 +10,13 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
-use readstates_operator_api::labels::{self, Component};
+use readstates_operator_api::{
+    fingerprint::fingerprint,
+    labels::{self, Component},
+};
 
 use super::{job, pod, service_account, store};
-use crate::{
-    fingerprint::fingerprint,
-    spec::{Store, ValidatedCluster},
-};
+use crate::spec::{Store, ValidatedCluster};
 
 /// The flag that names the database and the keyspace.
 const STORE: &str = "--store";

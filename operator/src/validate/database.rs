@@ -3,6 +3,7 @@
 use k8s_openapi::{
     api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity,
 };
+use readstates_agent::engine::Profile;
 use readstates_operator_api::{
     DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Storage, TlsSpec,
 };
@@ -83,7 +84,7 @@ impl Checker {
             .unwrap_or_else(|| default_resources(engine));
         let agent_resources =
             self.resources("spec.database.agentResources", agent_resources.as_ref());
-        if developer_mode.is_some() && engine != Engine::Scylla {
+        if developer_mode.is_some() && !Profile::of(engine).developer_mode {
             self.wrong(
                 "spec.database.developerMode",
                 "is valid only with engine Scylla",
@@ -92,13 +93,11 @@ impl Checker {
         let volume = self.volume("spec.database.storage", storage.as_ref())?;
         let super_disk = super_disk.as_ref();
         let super_disk = super_disk.map(|disk| self.super_disk(disk, &images.super_disk));
-        let default_image = match engine {
-            Engine::Cassandra => &images.cassandra,
-            Engine::Scylla => &images.scylla,
-        };
         Some(Database {
             engine,
-            image: image.clone().unwrap_or_else(|| default_image.clone()),
+            image: image
+                .clone()
+                .unwrap_or_else(|| images.of(engine).to_owned()),
             replication_factor,
             racks,
             volume,
@@ -246,11 +245,8 @@ impl Checker {
 fn default_resources(engine: Engine) -> ResourceRequirements {
     let requests = amounts("1", "4Gi");
     let mut limits = requests.clone();
-    match engine {
-        // A JVM collects garbage on more CPUs than it asks for.
-        Engine::Cassandra => drop(limits.remove("cpu")),
-        // A shard has its CPU to itself.
-        Engine::Scylla => {}
+    if !Profile::of(engine).own_cpus {
+        limits.remove("cpu");
     }
     ResourceRequirements {
         requests: Some(requests),

@@ -26,6 +26,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     CacheSpec, DatabaseSpec, IssuerRef, MonitoringSpec, ReadStateClusterSpec,
+    fingerprint::fingerprint,
 };
 
 pub use self::{
@@ -33,12 +34,9 @@ pub use self::{
     migration::{on_target, same_store, validate_migration, validate_target},
     restore::restore_wish,
 };
-use crate::{
-    fingerprint::fingerprint,
-    spec::{
-        Amount, Certificates, Identity, Images, Issuing, Login, Monitoring, Said, Store, Tls,
-        ValidatedCluster,
-    },
+use crate::spec::{
+    Amount, Certificates, Identity, Images, Issuing, Login, Monitoring, Said, Store, Tls,
+    ValidatedCluster,
 };
 
 /// Everything that is wrong with a spec.

@@ -1,5 +1,6 @@
 //! `podTemplate` of cache and database: what the CRD's rules cannot say of it.
 
+use readstates_agent::engine::Profile;
 use readstates_operator_api::{Engine, PodTemplate};
 
 use super::Checker;
@@ -8,16 +9,6 @@ use super::Checker;
 const OF_CACHE: [&str; 1] = ["READSTATES_"];
 /// Those of them that are a person's to set: a second database, to which the table moves.
 const OF_A_MOVE: [&str; 2] = ["READSTATES_MOVING_TO", "READSTATES_TO_"];
-/// And in those of an engine: beginnings of names.
-const OF_CASSANDRA: [&str; 6] = [
-    "CASSANDRA_",
-    "JVM_EXTRA_OPTS",
-    "MAX_HEAP_SIZE",
-    "HEAP_NEWSIZE",
-    "LOCAL_JMX",
-    "POD_",
-];
-const OF_SCYLLA: [&str; 2] = ["SCYLLA_", "POD_"];
 
 impl Checker {
     pub(super) fn pods_of_cache(
@@ -32,10 +23,7 @@ impl Checker {
         engine: Engine,
         overlay: Option<&PodTemplate>,
     ) -> Option<Box<PodTemplate>> {
-        let ours: &[&str] = match engine {
-            Engine::Cassandra => &OF_CASSANDRA,
-            Engine::Scylla => &OF_SCYLLA,
-        };
+        let ours = Profile::of(engine).variables;
         self.pods("spec.database.podTemplate", overlay, ours)
     }
 

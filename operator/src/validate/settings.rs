@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use readstates_agent::engine::Profile;
 use readstates_operator_api::{Engine, SettingValue};
 
 use super::Checker;
@@ -90,8 +91,12 @@ fn wrong(engine: Engine, name: &str, value: &str) -> Option<String> {
     if OURS.binary_search(&parts[0]).is_ok() {
         return Some("is set by the operator: leave it out".to_owned());
     }
-    if engine == Engine::Scylla && parts.len() > 1 {
-        return Some("ScyllaDB takes no inner settings here: only names without dots".to_owned());
+    let profile = Profile::of(engine);
+    if !profile.inner_settings && parts.len() > 1 {
+        return Some(format!(
+            "{} takes no inner settings here: only names without dots",
+            profile.title
+        ));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.,:/%+-".contains(c);
     if value.is_empty() || !value.chars().all(plain) {

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use readstates_agent::wire::{Facts, Report};
+
 use super::Seen;
-use crate::engine::{Facts, Report};
 
 /// The nodes of the database of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]

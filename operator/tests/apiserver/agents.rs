@@ -8,13 +8,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use readstates_agent::wire::{
+    Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
+    RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
+};
 use readstates_operator::{
     agents::Agents,
     connections::PodClients,
-    engine::{
-        Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
-        RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
-    },
     super_disk::{Answer, Condition},
     world::PodSeen,
 };

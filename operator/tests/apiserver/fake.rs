@@ -12,7 +12,8 @@ use kube::{
     Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use readstates_operator::{fingerprint::fingerprint, world::PodSeen};
+use readstates_operator::world::PodSeen;
+use readstates_operator_api::fingerprint::fingerprint;
 use serde_json::json;
 
 use crate::{kubelets::statuses, world::World};

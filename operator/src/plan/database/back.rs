@@ -4,13 +4,11 @@
 //!
 //! A pod that was told which node it is, and has that node's data, starts by itself and never comes here.
 
+use readstates_agent::wire::{Disk, Phase, Start};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, VolumesOf};
 
 use super::{DatabaseTrouble, NodesStep, Order, Sight, health, join};
-use crate::{
-    engine::{Disk, Phase, Start},
-    world::{PodSeen, Seen},
-};
+use crate::world::{PodSeen, Seen};
 
 /// Gives the orders. A node that comes back takes nothing from others: all may start at once, whatever else is under
 /// way.

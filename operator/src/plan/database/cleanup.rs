@@ -2,13 +2,13 @@
 //! stays as full as it was, and a node that leaves later gives ranges back to nodes with old copies of them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::Cleanup;
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
 use super::{
     DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
     jobs::{self, Stage},
 };
-use crate::engine::Cleanup;
 
 /// A node has joined: every other one may hold what is its now. Before there was a keyspace there was nothing to hold.
 pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[String]) {

@@ -1,10 +1,10 @@
 //! The database of a cluster that is stopped: no pods, each node on record and its volume where it is.
 
+use readstates_agent::wire::{Mode, Phase};
 use readstates_operator_api::DatabaseNodeState;
 
 use super::{DatabaseWait, NodesStep, Sight, health, on_its_way};
 use crate::{
-    engine::{Mode, Phase},
     plan::WaitingOn,
     templates::{RackStep, Template},
 };

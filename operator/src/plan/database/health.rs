@@ -1,13 +1,11 @@
 //! Health of the nodes, as each of them sees all. Unknown and outdated observations count as
 //! unhealthy.
 
+use readstates_agent::wire::{Mode, NodeState, Phase, Report, View};
 use readstates_operator_api::DatabaseNode;
 
 use super::Sight;
-use crate::{
-    engine::{Mode, NodeState, Phase, Report, View},
-    world::{PodSeen, Seen},
-};
+use crate::world::{PodSeen, Seen};
 
 /// How old an answer may be that something is decided by.
 const FRESH_SECONDS: u64 = 15;

@@ -3,13 +3,11 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::{Job, RequestedJob};
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
 use super::{NodesStep, Order, Sight, attempts, health, join, upgrade};
-use crate::{
-    engine::{Job, RequestedJob},
-    world::PodSeen,
-};
+use crate::world::PodSeen;
 
 /// How far a job is.
 pub(super) enum Stage {

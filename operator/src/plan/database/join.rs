@@ -1,16 +1,14 @@
 //! Nodes that come: the first one, new ones, and those whose disk was lost. In: what their agents found on their
 //! disks. Out: records, and the orders to start of those whose record is there.
 
+use readstates_agent::wire::{Disk, Mode, Phase, Start};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health,
     preflight, record, repair, replace, super_disks,
 };
-use crate::{
-    engine::{Disk, Mode, Phase, Start},
-    world::PodSeen,
-};
+use crate::world::PodSeen;
 
 /// Nodes that a new one asks its way by.
 pub(super) const SEEDS: usize = 3;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use readstates_agent::wire::{Disk, Job, Mode, NodeState, Phase, Target, View};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Reclaim};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, attempts, health,
     preflight::reasons_against, repair,
 };
-use crate::engine::{Disk, Job, Mode, NodeState, Phase, Target, View};
 
 /// How long a pod may lack a machine before it is taken for lost.
 const LOST: Duration = Duration::from_mins(5);
@@ -313,14 +313,5 @@ fn going(record: &DatabaseNode, progress: &str) -> DatabaseWait {
 fn change(nodes: &mut NodesStep, name: &str, change: impl FnOnce(&mut DatabaseNode)) {
     if let Some(record) = nodes.records.iter_mut().find(|r| r.name == name) {
         change(record);
-    }
-}
-
-impl View {
-    fn decommission_error(&self) -> Option<String> {
-        match &self.decommission {
-            Some(Job::Failed { error }) => Some(error.clone()),
-            Some(Job::Running | Job::Done) | None => None,
-        }
     }
 }

@@ -43,7 +43,8 @@ mod volumes;
 mod wait;
 
 use jiff::Timestamp;
-use readstates_operator_api::{DatabaseNode, DatabaseNodeState, Engine};
+use readstates_agent::engine::Profile;
+use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use self::sight::{Sight, as_wanted, outdated};
 pub use self::{
@@ -179,9 +180,8 @@ fn racks(
                     partition: 0,
                     template: upgrade::template_of_new(sight, rack),
                     restarted: sight.world.consent.restart_database.clone(),
-                    // Nodes that come back after all were away need a majority of them to come up. New ones wait for
-                    // orders either way.
-                    parallel: sight.database.engine == Engine::Scylla,
+                    // New nodes wait for orders either way.
+                    parallel: Profile::of(sight.database.engine).starts_together,
                     claim_size: None,
                     version: None,
                 });

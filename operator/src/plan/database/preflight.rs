@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use readstates_agent::wire::{Facts, Phase};
 use readstates_operator_api::DatabaseNode;
 
 use super::{NodesStep, Sight, cleanup, health, repair, super_disks, upgrade};
-use crate::{
-    engine::{Facts, Phase},
-    world::{PodSeen, Seen},
-};
+use crate::world::{PodSeen, Seen};
 
 /// What a disk must have room for, of what it will get: room for compaction and for an estimate being one.
 const HEADROOM_PERCENT: u64 = 150;

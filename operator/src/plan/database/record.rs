@@ -1,10 +1,10 @@
 //! Updates the records from what was seen of the nodes: a node that serves is a member, with the identity that it has.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::Phase;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{DatabaseTrouble, NodesStep, Sight, cleanup, health};
-use crate::engine::Phase;
 
 /// Fills `nodes.records` with the records as they are after this look.
 pub(super) fn seen(sight: &Sight<'_>, nodes: &mut NodesStep) {

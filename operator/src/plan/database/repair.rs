@@ -15,6 +15,7 @@ mod schedule;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::{Job, Ranges, Repair};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingJob};
 
 pub(super) use self::schedule::{inherit, scheduled};
@@ -22,7 +23,6 @@ use super::{
     DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
     jobs::{self, Stage},
 };
-use crate::engine::{Job, Ranges, Repair};
 
 /// Time from one repair of a node to the next, if there is anything to compare and the spec wants it.
 fn every(sight: &Sight<'_>) -> Option<Duration> {

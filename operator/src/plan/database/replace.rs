@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use readstates_agent::wire::{Disk, Node, Phase};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 
 use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, repair};
-use crate::engine::{Disk, Node, Phase};
 
 /// How long a pod may take to come back before its node is no longer waited for.
 const COMING_BACK: Duration = Duration::from_mins(5);

@@ -1,12 +1,10 @@
 //! What is to be done about the database, as data: racks to write, nodes to order about.
 
+use readstates_agent::wire::{Cleanup, Repair, Start, Target, Upgrade};
 use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use super::DatabaseTrouble;
-use crate::{
-    engine::{Cleanup, Repair, Start, Target, Upgrade},
-    world::PodSeen,
-};
+use crate::world::PodSeen;
 
 /// What to do with the nodes of the database.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -22,12 +22,12 @@ mod begin;
 mod job;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage, Engine};
+use readstates_agent::{engine::Profile, wire::Phase};
+use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage};
 
 pub(super) use self::begin::must_wait;
 use super::{DatabaseWait, NodesStep, Sight, health, on_its_way, outdated, roll, version};
 use crate::{
-    engine::Phase,
     spec::Rack,
     templates::{self, Template},
     world::{PodSeen, StatefulSetSeen},
@@ -95,13 +95,12 @@ fn go_on(
         DatabaseUpgradeStage::Restarting if !version::differ(&upgrade.from, &upgrade.to) => {
             DatabaseUpgradeStage::WentBack
         }
-        DatabaseUpgradeStage::Restarting => match sight.database.engine {
-            Engine::Cassandra => DatabaseUpgradeStage::Rewriting,
-            Engine::Scylla => DatabaseUpgradeStage::Releasing,
-        },
-        DatabaseUpgradeStage::Rewriting | DatabaseUpgradeStage::WentBack => {
-            DatabaseUpgradeStage::Releasing
+        DatabaseUpgradeStage::Restarting if Profile::of(sight.database.engine).rewrites => {
+            DatabaseUpgradeStage::Rewriting
         }
+        DatabaseUpgradeStage::Restarting
+        | DatabaseUpgradeStage::Rewriting
+        | DatabaseUpgradeStage::WentBack => DatabaseUpgradeStage::Releasing,
         DatabaseUpgradeStage::Releasing => return None,
     };
     enter(sight, &mut upgrade, next);

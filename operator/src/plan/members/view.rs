@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
+use readstates_operator_api::fingerprint::fingerprint;
 use readstates_ring::{Incarnation, RingTable, Slot};
 
 use super::PodRef;
 use crate::{
-    fingerprint::fingerprint,
     plan::{WaitingOn, maintenance},
     spec::ValidatedCluster,
     templates::{self, Template},

@@ -1,10 +1,10 @@
 use jiff::SignedDuration;
+use readstates_agent::wire::{Mode, View};
 use readstates_operator_api::PendingJob;
 
 use super::*;
 use crate::{
     apply::Applied,
-    engine::{Mode, View},
     fixtures::{CASSANDRA, Scene, now, scene},
     status::tests::told,
 };

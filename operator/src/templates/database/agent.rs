@@ -13,10 +13,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use readstates_agent::engine::Profile;
 use readstates_identity::Role;
-use readstates_operator_api::Engine;
 
-use super::{Members, Place, certificates, scylla, super_disk};
+use super::{Members, Place, certificates, super_disk};
 use crate::{
     names::{AGENT, ports},
     spec::ValidatedCluster,
@@ -28,8 +28,16 @@ const RUN: &str = "run";
 pub(super) const RUN_PATH: &str = "/run/readstates";
 const NODES: &str = "nodes";
 const NODES_PATH: &str = "/etc/readstates/nodes";
-/// For JVMs.
-pub(super) const TEMPORARY: (&str, &str) = ("tmp", "/tmp");
+
+/// What the agent needs that serves beside a member.
+pub(super) struct Needs {
+    /// Whether it runs in the database's image, for the engine's own tool.
+    pub(super) database_image: bool,
+    /// The limit of its memory.
+    pub(super) memory: &'static str,
+    /// Folders that it writes, by the volume's name.
+    pub(super) scratch: &'static [(&'static str, &'static str)],
+}
 
 /// Shell that waits for nothing: the start file is there, and the data where it should be, or the container ends.
 /// `script` ends with `exec`.
@@ -104,7 +112,7 @@ pub(super) fn containers(
     let prepare = Container {
         args: Some(arguments(place, engine, "prepare", &preparing)),
         image: Some(cluster.agent_image.clone()),
-        resources: Some(resources(place, "32Mi", "64Mi")),
+        resources: Some(resources(engine, place, "32Mi", "64Mi")),
         security_context: Some(pod::restricted_container(true)),
         volume_mounts: Some(
             [
@@ -119,16 +127,18 @@ pub(super) fn containers(
         ),
         ..common(cluster, "prepare")
     };
-    let mut own_mounts = mounts(cluster, engine, place, true);
-    let (image, memory) = match place.database.engine {
-        // `nodetool` is a JVM of its own, now and then.
-        Engine::Cassandra => {
-            let (name, path) = TEMPORARY;
-            own_mounts.push(pod::mount(name, path));
-            (&place.database.image, "384Mi")
-        }
-        Engine::Scylla => (&cluster.agent_image, "64Mi"),
+    let Needs {
+        database_image,
+        memory,
+        scratch,
+    } = engine.agent();
+    let image = if database_image {
+        &place.database.image
+    } else {
+        &cluster.agent_image
     };
+    let mut own_mounts = mounts(cluster, engine, place, true);
+    own_mounts.extend(scratch.iter().map(|(name, path)| pod::mount(name, path)));
     let serve = Container {
         command: Some(vec![program()]),
         args: Some(arguments(
@@ -140,7 +150,7 @@ pub(super) fn containers(
         image: Some(image.clone()),
         // A sidecar: starts before the database, ends after it.
         restart_policy: Some("Always".to_owned()),
-        resources: Some(resources(place, "64Mi", memory)),
+        resources: Some(resources(engine, place, "64Mi", memory)),
         security_context: Some(pod::restricted_container(true)),
         ports: Some(vec![
             pod::port(AGENT, ports::AGENT),
@@ -154,7 +164,7 @@ pub(super) fn containers(
 
 /// What the kubelet runs in the database's container before it stops it.
 pub(super) fn drain(place: &Place<'_>, engine: &dyn Members) -> Vec<String> {
-    let name = engine_name(place);
+    let name = Profile::of(place.database.engine).name;
     let admin = engine.admin();
     let arguments = ["agent", "drain", "--engine", name, "--admin", &admin];
     let arguments = arguments.into_iter().map(str::to_owned);
@@ -164,13 +174,6 @@ pub(super) fn drain(place: &Place<'_>, engine: &dyn Members) -> Vec<String> {
 /// This program, as the first container has left it for the others.
 fn program() -> String {
     format!("{RUN_PATH}/agent")
-}
-
-fn engine_name(place: &Place<'_>) -> &'static str {
-    match place.database.engine {
-        Engine::Cassandra => "cassandra",
-        Engine::Scylla => "scylla",
-    }
 }
 
 fn common(cluster: &ValidatedCluster, name: &str) -> Container {
@@ -192,7 +195,7 @@ fn environment() -> Vec<EnvVar> {
 }
 
 fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str]) -> Vec<String> {
-    let name = engine_name(place);
+    let name = Profile::of(place.database.engine).name;
     let common = [
         "agent",
         life,
@@ -225,12 +228,13 @@ fn mounts(
 
 /// What a container beside the database asks for. A pod has CPUs of its own only if all its containers ask for exactly
 /// what they may have.
-pub(super) fn resources(place: &Place<'_>, request: &str, limit: &str) -> ResourceRequirements {
-    let exclusive = match place.database.engine {
-        Engine::Cassandra => false,
-        Engine::Scylla => scylla::guaranteed(&place.database.resources),
-    };
-    let mut resources = if exclusive {
+pub(super) fn resources(
+    engine: &dyn Members,
+    place: &Place<'_>,
+    request: &str,
+    limit: &str,
+) -> ResourceRequirements {
+    let mut resources = if engine.exclusive(&place.database.resources) {
         exactly(limit)
     } else {
         amounts(request, limit)

@@ -1,8 +1,13 @@
 //! Apache Cassandra, by the environment variables of its official image.
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSecurityContext};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, PodSecurityContext, ResourceRequirements, Volume, VolumeMount,
+};
 
-use super::{Config, DATACENTER, Members, Place, agent, certificates};
+use super::{
+    Config, DATACENTER, Members, Place, agent,
+    certificates::{self, Certificates},
+};
 use crate::{
     spec::Amount,
     templates::{env, pod},
@@ -48,6 +53,9 @@ const NO_PASSWORD: &str = "\
 settings=$CASSANDRA_CONF/cassandra.yaml
 if [ -e \"$settings\" ]; then sed -i '/^ *keystore_password:/d' \"$settings\" || exit 1; fi
 ";
+
+/// For JVMs: the server, and `nodetool`.
+const TEMPORARY: (&str, &str) = ("tmp", "/tmp");
 
 /// The user `cassandra` of the image.
 const USER: i64 = 999;
@@ -108,7 +116,7 @@ impl Members for Cassandra {
         &[
             ("settings", "/run/cassandra"),
             ("logs", "/var/log/cassandra"),
-            agent::TEMPORARY,
+            TEMPORARY,
         ]
     }
 
@@ -118,6 +126,31 @@ impl Members for Cassandra {
 
     fn config(&self, _: &Place<'_>) -> Option<Config> {
         None
+    }
+
+    /// `nodetool` is a JVM of its own, now and then.
+    fn agent(&self) -> agent::Needs {
+        agent::Needs {
+            database_image: true,
+            memory: "384Mi",
+            scratch: &[TEMPORARY],
+        }
+    }
+
+    fn exclusive(&self, _: &ResourceRequirements) -> bool {
+        false
+    }
+
+    /// It reads certificate and key from one file, which the agent writes before the start, into memory.
+    fn certificates(&self, volume: Volume, mount: VolumeMount) -> Certificates {
+        Certificates {
+            volumes: vec![volume, certificates::keystore()],
+            prepare: vec![mount, certificates::keystore_mount()],
+            database: vec![VolumeMount {
+                read_only: Some(true),
+                ..certificates::keystore_mount()
+            }],
+        }
     }
 }
 

@@ -1,15 +1,11 @@
-//! Mounts the CQL server certificate into database pods.
-//!
-//! Cassandra reads certificate and key from one file, which the agent writes before the start, into memory.
-//! `ScyllaDB` reads the files of the Secret as they are.
+//! Mounts the CQL server certificate into database pods: the files of its Secret, and what the engine makes of them.
 
 use k8s_openapi::{
     api::core::v1::{EmptyDirVolumeSource, Volume, VolumeMount},
     apimachinery::pkg::api::resource::Quantity,
 };
-use readstates_operator_api::Engine;
 
-use super::Place;
+use super::Members;
 use crate::{
     certificates::{CERTIFICATE, KEY},
     templates::{pod, store},
@@ -20,7 +16,7 @@ const CERTIFICATES: &str = "certificates";
 pub(super) const PATH: &str = "/etc/readstates/certificates";
 const KEYSTORE: &str = "keystore";
 const KEYSTORE_PATH: &str = "/run/keystore";
-/// Certificate and key for Cassandra.
+/// Certificate and key in one file, for an engine that reads one.
 pub(super) const KEYSTORE_FILE: &str = "/run/keystore/server.pem";
 
 /// What a pod has for TLS.
@@ -35,36 +31,21 @@ pub(super) struct Certificates {
 }
 
 /// `secret`: where the certificates are; none: no TLS.
-pub(super) fn of(place: &Place<'_>, secret: Option<&str>) -> Certificates {
+pub(super) fn of(engine: &dyn Members, secret: Option<&str>) -> Certificates {
     let Some(secret) = secret else {
         return Certificates::default();
     };
-    let (mut volume, mount) = store::keys_of(CERTIFICATES, PATH, secret, &[CERTIFICATE, KEY]);
-    match place.database.engine {
-        Engine::Cassandra => Certificates {
-            volumes: vec![volume, keystore()],
-            prepare: vec![mount, pod::mount(KEYSTORE, KEYSTORE_PATH)],
-            database: vec![VolumeMount {
-                read_only: Some(true),
-                ..pod::mount(KEYSTORE, KEYSTORE_PATH)
-            }],
-        },
-        Engine::Scylla => {
-            if let Some(source) = &mut volume.secret {
-                // The user that the image runs as is the image's choice, and no other container mounts the volume.
-                source.default_mode = Some(0o444);
-            }
-            Certificates {
-                volumes: vec![volume],
-                prepare: Vec::new(),
-                database: vec![mount],
-            }
-        }
-    }
+    let (volume, mount) = store::keys_of(CERTIFICATES, PATH, secret, &[CERTIFICATE, KEY]);
+    engine.certificates(volume, mount)
+}
+
+/// Where the one file is, for the container that writes it.
+pub(super) fn keystore_mount() -> VolumeMount {
+    pod::mount(KEYSTORE, KEYSTORE_PATH)
 }
 
 /// In memory: a key does not belong on the disk of a node.
-fn keystore() -> Volume {
+pub(super) fn keystore() -> Volume {
     Volume {
         name: KEYSTORE.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource {

@@ -1,5 +1,5 @@
-//! The database: one StatefulSet a rack. What is the same for every engine is here; what differs, is
-//! behind [`Members`], one module each.
+//! The database: one StatefulSet a rack. What is the same for every engine is here; what differs in its pods is behind
+//! [`Members`], one module each. What else differs is in the engine's profile, in the crate of the agent.
 
 pub(super) mod agent;
 mod cassandra;
@@ -16,25 +16,26 @@ use k8s_openapi::{
             StatefulSetUpdateStrategy,
         },
         core::v1::{
-            ConfigMap, Container, ContainerPort, ExecAction, Lifecycle, LifecycleHandler,
-            PersistentVolumeClaim, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-            VolumeMount,
+            ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, ExecAction, Lifecycle,
+            LifecycleHandler, PersistentVolumeClaim, PodSecurityContext, PodSpec, PodTemplateSpec,
+            Probe, ResourceRequirements, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::{
     Engine, VolumesOf,
+    fingerprint::fingerprint,
     labels::{self, Component},
 };
 
+use self::certificates::Certificates;
 use super::{
     overlay,
     pod::{self, Patience},
     service_account,
 };
 use crate::{
-    fingerprint::fingerprint,
     names::{DATABASE, ports},
     spec::{Database, Rack, ValidatedCluster},
     templates::{RackStep, Template},
@@ -89,6 +90,15 @@ trait Members {
 
     /// Files it reads, and the pod's volumes for them.
     fn config(&self, place: &Place<'_>) -> Option<Config>;
+
+    /// What the agent beside it needs.
+    fn agent(&self) -> agent::Needs;
+
+    /// Whether it gets CPUs of its own with these resources, if no container beside it spoils that.
+    fn exclusive(&self, resources: &ResourceRequirements) -> bool;
+
+    /// How the pod's containers get its certificate: from the volume of the Secret's files, mounted so.
+    fn certificates(&self, files: Volume, mount: VolumeMount) -> Certificates;
 }
 
 /// A ConfigMap's content and how it is mounted.
@@ -306,11 +316,11 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
     let own = |disk| super_disk::containers(cluster, disk, security.run_as_user);
     let mut disk_containers = disk.map(own).unwrap_or_default();
     for container in &mut disk_containers {
-        container.resources = Some(agent::resources(place, "32Mi", "256Mi"));
+        container.resources = Some(agent::resources(engine, place, "32Mi", "256Mi"));
     }
     let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
     let secret = cluster.certificate_secret();
-    let certificates = certificates::of(place, secret.as_deref());
+    let certificates = certificates::of(engine, secret.as_deref());
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Database)),
@@ -409,8 +419,7 @@ fn container(
 
 const CONFIG: &str = "config";
 
-fn config_volume(place: &Place<'_>) -> k8s_openapi::api::core::v1::Volume {
-    use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Volume};
+fn config_volume(place: &Place<'_>) -> Volume {
     Volume {
         name: CONFIG.to_owned(),
         config_map: Some(ConfigMapVolumeSource {

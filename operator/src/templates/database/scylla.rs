@@ -1,11 +1,16 @@
 //! `ScyllaDB`, by the options of its official image and the advice of its documentation.
 
 use k8s_openapi::{
-    api::core::v1::{Container, ContainerPort, PodSecurityContext, ResourceRequirements},
+    api::core::v1::{
+        Container, ContainerPort, PodSecurityContext, ResourceRequirements, Volume, VolumeMount,
+    },
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::{Config, DATACENTER, Members, Place, agent, certificates};
+use super::{
+    Config, DATACENTER, Members, Place, agent,
+    certificates::{self, Certificates},
+};
 use crate::{
     certificates::{CERTIFICATE, KEY},
     names::ports,
@@ -165,6 +170,31 @@ impl Members for Scylla {
             path: "/etc/scylla/cassandra-rackdc.properties",
         })
     }
+
+    fn agent(&self) -> agent::Needs {
+        agent::Needs {
+            database_image: false,
+            memory: "64Mi",
+            scratch: &[],
+        }
+    }
+
+    fn exclusive(&self, resources: &ResourceRequirements) -> bool {
+        guaranteed(resources)
+    }
+
+    /// It reads the files of the Secret as they are.
+    fn certificates(&self, mut volume: Volume, mount: VolumeMount) -> Certificates {
+        if let Some(source) = &mut volume.secret {
+            // The user that the image runs as is the image's choice, and no other container mounts the volume.
+            source.default_mode = Some(0o444);
+        }
+        Certificates {
+            volumes: vec![volume],
+            prepare: Vec::new(),
+            database: vec![mount],
+        }
+    }
 }
 
 /// One shard for each whole CPU of the limit, or of the request where there is no limit: without a number
@@ -178,7 +208,7 @@ fn shards(resources: &ResourceRequirements) -> u64 {
 }
 
 /// Whether the kubelet gives this pod CPUs and memory of its own: requests equal limits for both.
-pub(super) fn guaranteed(resources: &ResourceRequirements) -> bool {
+fn guaranteed(resources: &ResourceRequirements) -> bool {
     let amount = |amounts: &Option<std::collections::BTreeMap<String, Quantity>>, name: &str| {
         amounts
             .as_ref()

@@ -11,12 +11,9 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
+use readstates_agent::wire::{Facts, Report, Start};
 use readstates_identity::Identity;
-use readstates_operator::{
-    engine::{Facts, Report, Start},
-    names::ports,
-    world::PodSeen,
-};
+use readstates_operator::{names::ports, world::PodSeen};
 
 use super::FakeAgents;
 use crate::mutual::Operators;

@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use readstates_agent::{
+    engine::Snapshots,
+    wire::{Disk, Job, Node, NodeState, RequestedJob, UpgradeStep},
+};
 use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
 
 use crate::{
-    engine::{Disk, Job, Node, NodeState, RequestedJob, Snapshots, UpgradeStep},
     fixtures,
     plan::{Plan, plan},
     spec::{Store, ValidatedCluster},

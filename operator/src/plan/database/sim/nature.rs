@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use readstates_agent::{
+    engine::Snapshots,
+    wire::{Disk, Job, NodeState, RequestedJob, UpgradeStep},
+};
 use readstates_operator_api::DatabaseNode;
 
 use super::{Pod, Set, Sim, Volume};
-use crate::{
-    engine::{Disk, Job, NodeState, RequestedJob, Snapshots, UpgradeStep},
-    plan::database::version,
-};
+use crate::plan::database::version;
 
 impl Sim {
     /// Controllers, kubelets and databases do what they would within a while.

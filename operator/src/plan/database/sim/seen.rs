@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use readstates_agent::wire::{Facts, Keyspace, Mode, NodeState, Phase, Report, View};
+
 use super::{Pod, Set, Sim};
 use crate::{
-    engine::{Facts, Keyspace, Mode, NodeState, Phase, Report, View},
     fixtures,
     world::{
         ClaimSeen, ClaimSize, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World,

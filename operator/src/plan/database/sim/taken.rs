@@ -1,8 +1,9 @@
 //! Carries out the operator's decisions in the simulation, as the API server and the agents in pods would.
 
+use readstates_agent::wire::{Disk, Job, Node, NodeState, Ranges, RequestedJob};
+
 use super::{Set, Sim, turns::Decided};
 use crate::{
-    engine::{Disk, Job, Node, NodeState, Ranges, RequestedJob},
     objects,
     plan::database::{Order, version},
     templates::{self, RackStep, Template},

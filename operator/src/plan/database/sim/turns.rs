@@ -1,13 +1,11 @@
 //! Turns: an operator looks, decides and writes as far as it gets, and the world moves on; and what must never be
 //! then.
 
+use readstates_agent::wire::{Disk, NodeState};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::Sim;
-use crate::{
-    engine::{Disk, NodeState},
-    plan::{NodesStep, Order, Plan},
-};
+use crate::plan::{NodesStep, Order, Plan};
 
 /// What an operator has decided to do, by what it saw then.
 #[derive(Clone)]

@@ -1,10 +1,9 @@
 //! Disks that are lost, or are not what they were.
 
+use readstates_agent::wire::Disk;
+
 use super::{ALL, trouble};
-use crate::{
-    engine::Disk,
-    plan::database::sim::{Sim, spec, two_and_two},
-};
+use crate::plan::database::sim::{Sim, spec, two_and_two};
 
 #[test]
 fn a_replacement_that_fails_is_tried_again() {

@@ -1,7 +1,8 @@
 //! A database that starts with the volumes of a cluster of another name.
 
+use readstates_agent::wire::Disk;
+
 use crate::{
-    engine::Disk,
     plan::database::sim::{Sim, two_and_two},
     world::Seen,
 };

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use readstates_agent::wire::Facts;
 use readstates_operator_api::DatabaseUpgrade;
 
 use crate::{
-    engine::Facts,
     plan::database::{Sight, outdated, version},
     world::Seen,
 };

@@ -1,13 +1,11 @@
 //! The begin of an upgrade: whether there is one, whether it has room, and the name of its snapshots.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_operator_api::{
-    DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, Engine, labels,
-};
+use readstates_agent::{engine::Profile, wire::SNAPSHOTS};
+use readstates_operator_api::{DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, labels};
 
 use super::may_be_had;
 use crate::{
-    engine::SNAPSHOTS,
     plan::database::{DatabaseWait, NodesStep, Sight, health, roll, version},
     templates,
     world::StatefulSetSeen,
@@ -77,7 +75,7 @@ fn snapshot(sight: &Sight<'_>, from: &str) -> String {
 /// Why the data cannot be written in another format beside the snapshots: of each node, as much must be free as it holds.
 /// One that does not say so is waited for.
 fn no_room(sight: &Sight<'_>, nodes: &NodesStep, from: &str) -> Option<(String, String)> {
-    let rewrites = sight.database.engine == Engine::Cassandra
+    let rewrites = Profile::of(sight.database.engine).rewrites
         && !version::one_line(from, &sight.database.image);
     if !rewrites {
         return None;

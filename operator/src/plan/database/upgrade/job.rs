@@ -2,17 +2,15 @@
 //! snapshot. In: the stage, the records, the words of agents. Out: at most one order, and how far it is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::{Job, Upgrade, UpgradeStep};
 use readstates_operator_api::{
     DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, NodeUpgrade, PendingJob, labels,
 };
 
-use crate::{
-    engine::{Job, Upgrade, UpgradeStep},
-    plan::database::{
-        DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
-        jobs::{self, Stage},
-        on_its_way,
-    },
+use crate::plan::database::{
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
+    jobs::{self, Stage},
+    on_its_way,
 };
 
 /// Whether every member has done what it had to in this stage.

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Disk;
+use crate::wire::Disk;
 
 const FILE: &str = ".readstates-node.json";
 const FRESH: &str = ".readstates-node.json.new";

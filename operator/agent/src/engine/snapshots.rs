@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-use super::UpgradeStep;
+use crate::wire::UpgradeStep;
 
 /// Snapshots that are remembered as over: an order that is older than so many upgrades has long been given up.
 const MOST: usize = 16;
 
 /// What a node remembers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     /// The one that was to be taken last, until one is to be removed.
     current: Option<String>,
     /// Those that were to be removed, the last at the end.
@@ -25,7 +25,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// Why it must not begin, in words.
-    pub(crate) fn begin(&mut self, step: &UpgradeStep) -> Result<(), String> {
+    pub fn begin(&mut self, step: &UpgradeStep) -> Result<(), String> {
         match step {
             UpgradeStep::Rewrite => {}
             UpgradeStep::Snapshot(name) if self.over.contains(name) => {

@@ -2,15 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use async_trait::async_trait;
+use readstates_operator_api::Engine;
 use tokio::{
     net::TcpListener,
     sync::{Notify, oneshot},
 };
 
 use super::*;
-use crate::agent::mutual::tests::Cluster;
-use crate::engine::{
-    Cleanup, EngineError, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep,
+use crate::{
+    engine::EngineError,
+    mutual::tests::Cluster,
+    wire::{Cleanup, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep},
 };
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
@@ -32,7 +35,8 @@ struct Fake {
     taken: Mutex<Vec<UpgradeStep>>,
 }
 
-impl Engine for Arc<Fake> {
+#[async_trait]
+impl LocalNode for Arc<Fake> {
     async fn look(&self) -> Result<Look, EngineError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
@@ -143,7 +147,7 @@ async fn world() -> World {
     let probes = TcpListener::bind(loopback).await.unwrap();
     let probes_at = probes.local_addr().unwrap();
     let common = Common {
-        engine: EngineName::Cassandra,
+        engine: Engine::Cassandra,
         data: data.clone(),
         pod_name: "a-0".to_owned(),
         pod_uid: "uid-1".to_owned(),
@@ -152,7 +156,7 @@ async fn world() -> World {
         listen: address,
     };
     let agent = Arc::new(Agent::new(
-        fake.clone(),
+        Box::new(fake.clone()),
         common,
         cql.local_addr().unwrap().port(),
     ));

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use tokio::time::{interval, timeout};
 
 use super::{PATIENCE, Scylla, Table};
-use crate::engine::{Engine as _, EngineError, Ranges};
+use crate::{
+    engine::{EngineError, LocalNode as _},
+    wire::Ranges,
+};
 
 /// A repair reads the whole disk, and those of the nodes with the other copies.
 const LONGEST: Duration = Duration::from_hours(3 * 24);

@@ -106,10 +106,19 @@ impl View {
     pub fn serves(&self) -> Option<&str> {
         serves(self.host_id.as_deref(), self.mode, &self.nodes)
     }
+
+    /// Why the decommission that was ordered last has failed, if it has.
+    #[must_use]
+    pub fn decommission_error(&self) -> Option<String> {
+        match &self.decommission {
+            Some(Job::Failed { error }) => Some(error.clone()),
+            Some(Job::Running | Job::Done) | None => None,
+        }
+    }
 }
 
 /// The identity of a node that sees itself as a member: it says so, and is up among the nodes that it knows.
-pub(super) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
+pub(crate) fn serves<'a>(host_id: Option<&'a str>, mode: Mode, nodes: &[Node]) -> Option<&'a str> {
     let own = nodes.iter().find(|n| Some(n.host_id.as_str()) == host_id)?;
     let member = mode == Mode::Normal && own.up && own.state == NodeState::Normal;
     host_id.filter(|_| member)

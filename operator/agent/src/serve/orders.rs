@@ -7,14 +7,15 @@ use axum::{Json, extract::State, http::StatusCode};
 
 use super::{Agent, locked};
 use crate::{
-    agent::order::{self, Refusal},
-    engine::{Cleanup, Engine, EngineError, Job, Mode, Repair, RequestedJob, Target, Upgrade},
+    engine::EngineError,
+    order::{self, Refusal},
+    wire::{Cleanup, Job, Mode, Repair, RequestedJob, Target, Upgrade},
     words::one_line,
 };
 
 /// The order to leave.
-pub(super) async fn decommission<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
+pub(super) async fn decommission(
+    State(agent): State<Arc<Agent>>,
     Json(target): Json<Target>,
 ) -> Result<StatusCode, Refusal> {
     let common = &agent.common;
@@ -33,7 +34,7 @@ pub(super) async fn decommission<E: Engine>(
     tracing::info!(host_id = target.host_id, "leaving the cluster");
     // Not joined: it ends with the process.
     tokio::spawn(async move {
-        let ended = ended(agent.engine.decommission().await);
+        let ended = ended(agent.node.decommission().await);
         tracing::info!(?ended, "the decommission ended");
         *agent.ordered() = Some(ended);
     });
@@ -41,8 +42,8 @@ pub(super) async fn decommission<E: Engine>(
 }
 
 /// The order to drop what other nodes have taken over.
-pub(super) async fn cleanup<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
+pub(super) async fn cleanup(
+    State(agent): State<Arc<Agent>>,
     Json(order): Json<Cleanup>,
 ) -> Result<StatusCode, Refusal> {
     let Cleanup {
@@ -57,7 +58,7 @@ pub(super) async fn cleanup<E: Engine>(
         tracing::info!(request, "dropping what other nodes have taken over");
         // Not joined: it ends with the process.
         tokio::spawn(async move {
-            let job = ended(agent.engine.cleanup().await);
+            let job = ended(agent.node.cleanup().await);
             tracing::info!(request, ?job, "the cleanup ended");
             end(&agent.cleanup, job);
         });
@@ -66,8 +67,8 @@ pub(super) async fn cleanup<E: Engine>(
 }
 
 /// The order to compare this node's data with the other copies.
-pub(super) async fn repair<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
+pub(super) async fn repair(
+    State(agent): State<Arc<Agent>>,
     Json(order): Json<Repair>,
 ) -> Result<StatusCode, Refusal> {
     let Repair {
@@ -88,7 +89,7 @@ pub(super) async fn repair<E: Engine>(
                     job.progress = Some(words);
                 }
             };
-            let job = ended(agent.engine.repair(ranges, &progress).await);
+            let job = ended(agent.node.repair(ranges, &progress).await);
             tracing::info!(request, ?job, "the repair ended");
             end(&agent.repair, job);
         });
@@ -97,8 +98,8 @@ pub(super) async fn repair<E: Engine>(
 }
 
 /// The order to take a step of a change to another release.
-pub(super) async fn upgrade<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
+pub(super) async fn upgrade(
+    State(agent): State<Arc<Agent>>,
     Json(order): Json<Upgrade>,
 ) -> Result<StatusCode, Refusal> {
     let Upgrade {
@@ -125,7 +126,7 @@ pub(super) async fn upgrade<E: Engine>(
         tracing::info!(request, ?step, "taking a step of an upgrade");
         // Not joined: it ends with the process.
         tokio::spawn(async move {
-            let job = ended(agent.engine.upgrade(&step).await);
+            let job = ended(agent.node.upgrade(&step).await);
             tracing::info!(request, ?job, "the step of an upgrade ended");
             end(&agent.upgrade, job);
         });
@@ -133,7 +134,7 @@ pub(super) async fn upgrade<E: Engine>(
     Ok(StatusCode::ACCEPTED)
 }
 
-impl<E: Engine> Agent<E> {
+impl Agent {
     /// What this node is doing, if it is the one that is meant.
     async fn mode_of(&self, host_id: &str) -> Result<Mode, Refusal> {
         let look = self.look(std::time::Duration::ZERO).await.look;

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use readstates_metrics::Text;
 
-use crate::engine::{Look, Mode, Pools};
+use crate::{
+    engine::{Look, Pools},
+    wire::Mode,
+};
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -118,7 +121,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::engine::{Node, NodeState, Pool};
+    use crate::{
+        engine::pools::Pool,
+        wire::{Node, NodeState},
+    };
 
     /// What `promtool check metrics` is given.
     #[test]

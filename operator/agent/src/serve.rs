@@ -7,7 +7,6 @@
 mod orders;
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
@@ -26,17 +25,15 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{
-    Common, EngineName, ServeArgs, disk, metrics, mutual,
+use crate::{
+    args::{Common, ServeArgs},
+    disk,
+    engine::{Access, LocalNode, Look, Pools, Profile, Snapshots},
+    listen::listen,
+    metrics, mutual,
     order::{self, Refusal},
     sockets,
-};
-use crate::{
-    engine::{
-        Cassandra, Engine, Facts, Job, Look, Mode, Phase, Pools, Report, RequestedJob, Scylla,
-        Snapshots, View,
-    },
-    listen::listen,
+    wire::{Facts, Job, Mode, Phase, Report, RequestedJob, View},
 };
 
 /// Interval of the looks that the probes rely on.
@@ -53,7 +50,7 @@ const FRESH: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+pub(super) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ServeArgs {
         common,
         nodetool,
@@ -61,32 +58,16 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         cql_port,
         watch_listen,
     } = args;
-    match common.engine {
-        EngineName::Cassandra => {
-            let engine = Cassandra {
-                nodetool,
-                address: common.address.to_string(),
-                jmx: admin,
-            };
-            serve_engine(engine, common, cql_port, watch_listen).await
-        }
-        EngineName::Scylla => {
-            let engine = Scylla::new(format!("http://{admin}"))?;
-            serve_engine(engine, common, cql_port, watch_listen).await
-        }
-    }
-}
-
-async fn serve_engine<E: Engine>(
-    engine: E,
-    common: Common,
-    cql_port: u16,
-    watch_listen: SocketAddr,
-) -> anyhow::Result<()> {
+    let access = Access {
+        admin,
+        nodetool,
+        address: Some(common.address),
+    };
+    let node = (Profile::of(common.engine).reach)(access)?;
     let probes =
         listen(watch_listen).with_context(|| format!("failed to listen on {watch_listen}"))?;
     let mut terminate = signal(SignalKind::terminate()).context("failed to wait for SIGTERM")?;
-    let agent = Arc::new(Agent::new(engine, common, cql_port));
+    let agent = Arc::new(Agent::new(node, common, cql_port));
     // Both end with the process; nothing waits for them.
     tokio::spawn(watch(agent.clone()));
     let probed = axum::serve(probes, probed(agent.clone()));
@@ -107,8 +88,8 @@ async fn serve_engine<E: Engine>(
         .context("failed to serve")
 }
 
-struct Agent<E> {
-    engine: E,
+struct Agent {
+    node: Box<dyn LocalNode>,
     common: Common,
     cql_port: u16,
     /// Held while the engine is queried.
@@ -139,7 +120,7 @@ struct Seen {
     look: Result<Look, String>,
 }
 
-async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
+async fn watch(agent: Arc<Agent>) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at_rest = false;
@@ -156,10 +137,10 @@ async fn watch<E: Engine>(agent: Arc<Agent<E>>) {
     }
 }
 
-impl<E: Engine> Agent<E> {
-    fn new(engine: E, common: Common, cql_port: u16) -> Self {
+impl Agent {
+    fn new(node: Box<dyn LocalNode>, common: Common, cql_port: u16) -> Self {
         Self {
-            engine,
+            node,
             common,
             cql_port,
             asking: tokio::sync::Mutex::default(),
@@ -188,7 +169,7 @@ impl<E: Engine> Agent<E> {
         }
         // The moment before the question: what it tells may have changed while it was answered.
         let at = Instant::now();
-        let look = self.engine.look().await.map_err(|error| error.to_string());
+        let look = self.node.look().await.map_err(|error| error.to_string());
         if let Ok(look) = &look {
             self.sign(look);
             *locked(&self.served) = look.serves().map(|_| at);
@@ -241,7 +222,7 @@ impl<E: Engine> Agent<E> {
             return;
         }
         *asked = Some(Instant::now());
-        match self.engine.pools().await {
+        match self.node.pools().await {
             Ok(pools) => *locked(&self.pools) = pools,
             Err(error) => {
                 tracing::warn!(%error, "failed to ask for thread pools");
@@ -292,23 +273,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn router<E: Engine>(agent: Arc<Agent<E>>) -> Router {
+fn router(agent: Arc<Agent>) -> Router {
     Router::new()
-        .route("/v1/node", get(node::<E>))
-        .route("/v1/facts", get(facts::<E>))
-        .route("/v1/decommission", post(orders::decommission::<E>))
-        .route("/v1/cleanup", post(orders::cleanup::<E>))
-        .route("/v1/repair", post(orders::repair::<E>))
-        .route("/v1/upgrade", post(orders::upgrade::<E>))
+        .route("/v1/node", get(node))
+        .route("/v1/facts", get(facts))
+        .route("/v1/decommission", post(orders::decommission))
+        .route("/v1/cleanup", post(orders::cleanup))
+        .route("/v1/repair", post(orders::repair))
+        .route("/v1/upgrade", post(orders::upgrade))
         .with_state(agent)
 }
 
 /// Open to all, at no cost to the engine.
-fn probed<E: Engine>(agent: Arc<Agent<E>>) -> Router {
+fn probed(agent: Arc<Agent>) -> Router {
     Router::new()
-        .route("/livez", get(livez::<E>))
-        .route("/readyz", get(readyz::<E>))
-        .route("/metrics", get(metrics_page::<E>))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics_page))
         .with_state(agent)
 }
 
@@ -317,15 +298,15 @@ struct MaxAge {
     max_age: Option<u64>,
 }
 
-async fn node<E: Engine>(
-    State(agent): State<Arc<Agent<E>>>,
+async fn node(
+    State(agent): State<Arc<Agent>>,
     Query(MaxAge { max_age }): Query<MaxAge>,
 ) -> Json<Report> {
     let max_age = max_age.map_or(AT_REST, Duration::from_secs).max(FRESH);
     Json(agent.report(max_age).await)
 }
 
-async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Facts>, Refusal> {
+async fn facts(State(agent): State<Arc<Agent>>) -> Result<Json<Facts>, Refusal> {
     let mut last = agent.facts.lock().await;
     if let Some((at, facts)) = last.as_ref()
         && at.elapsed() <= FRESH
@@ -333,14 +314,14 @@ async fn facts<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> Result<Json<Fac
         return Ok(Json(facts.clone()));
     }
     let at = Instant::now();
-    let facts = agent.engine.facts().await;
+    let facts = agent.node.facts().await;
     let facts = facts.map_err(|e| order::refuse(StatusCode::SERVICE_UNAVAILABLE, e.to_string()))?;
     *last = Some((at, facts.clone()));
     Ok(Json(facts))
 }
 
 /// What is known; what is queried now appears on the next page.
-async fn metrics_page<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> String {
+async fn metrics_page(State(agent): State<Arc<Agent>>) -> String {
     let refreshed = agent.clone();
     // Not joined: it ends with its one query.
     tokio::spawn(async move { refreshed.refresh_pools().await });
@@ -360,8 +341,8 @@ async fn metrics_page<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> String {
     })
 }
 
-async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'static str) {
-    if agent.engine.alive().await {
+async fn livez(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
+    if agent.node.alive().await {
         (StatusCode::OK, "ok")
     } else {
         (
@@ -372,7 +353,7 @@ async fn livez<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, &'
 }
 
 /// Ready: this node is a member that is up among the nodes that it knows, and accepts CQL now.
-async fn readyz<E: Engine>(State(agent): State<Arc<Agent<E>>>) -> (StatusCode, String) {
+async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, String) {
     let unready = |words: String| (StatusCode::SERVICE_UNAVAILABLE, words);
     let Some(Seen { at: _, look }) = agent.seen() else {
         return unready("the database has not been asked yet".to_owned());

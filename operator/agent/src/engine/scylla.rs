@@ -1,19 +1,20 @@
 //! `ScyllaDB`, by its REST API on loopback, to its documentation (api/api-doc of its repository): it
 //! was run against a fake of that API, not against the database itself.
 
+mod profile;
 mod repair;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use async_trait::async_trait;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 
-use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
-    UpgradeStep, canonical,
-};
+pub(super) use self::profile::PROFILE;
+use super::{EngineError, LocalNode, Look, Pools, canonical};
+use crate::wire::{Facts, Keyspace, Mode, Node, NodeState, Ranges, SNAPSHOTS, UpgradeStep};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A decommission streams the whole disk, and its call answers when that is done.
@@ -27,7 +28,7 @@ const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
 
 /// `ScyllaDB` in this pod.
 #[derive(Clone, Debug)]
-pub struct Scylla {
+pub(super) struct Scylla {
     http: reqwest::Client,
     base: String,
 }
@@ -58,7 +59,7 @@ impl Scylla {
     ///
     /// # Errors
     /// When the HTTP client cannot be made.
-    pub fn new(base: impl Into<String>) -> reqwest::Result<Self> {
+    pub(super) fn new(base: impl Into<String>) -> reqwest::Result<Self> {
         Ok(Self {
             // Plain HTTP on loopback: the container may have no CAs to look for.
             http: reqwest::Client::builder()
@@ -134,7 +135,8 @@ impl Scylla {
     }
 }
 
-impl Engine for Scylla {
+#[async_trait]
+impl LocalNode for Scylla {
     async fn look(&self) -> Result<Look, EngineError> {
         let mode: String = self.get("/storage_service/operation_mode").await?;
         let own: String = self.get("/storage_service/hostid/local").await?;

@@ -1,9 +1,10 @@
 use readstates_identity::Role;
+use readstates_operator_api::Engine;
 
 use super::*;
 use crate::{
-    agent::{Common, EngineName, mutual::tests::Cluster},
-    engine::{Node, NodeState},
+    mutual::tests::Cluster,
+    wire::{Node, NodeState},
 };
 
 struct Pod {
@@ -32,7 +33,7 @@ fn pod(on_disk: &[&str]) -> Pod {
         .unwrap();
     let args = PrepareArgs {
         common: Common {
-            engine: EngineName::Cassandra,
+            engine: Engine::Cassandra,
             data,
             pod_name: "a-0".to_owned(),
             pod_uid: "uid-1".to_owned(),
@@ -186,4 +187,18 @@ fn seeds_are_of_the_family_that_the_nodes_speak() {
     let of = |own: &str| seeds(found.clone(), own.parse().unwrap());
     assert_eq!(of("10.0.0.1"), ips(&["10.0.0.2", "10.0.0.1"]));
     assert_eq!(of("fd00::2"), ips(&["fd00::1", "fd00::2"]));
+}
+
+#[test]
+fn an_engine_that_wants_figures_of_the_disk_is_told_their_file_and_no_other() {
+    let pod = pod(&[]);
+    let mut common = pod.args.common;
+    assert_eq!(measured(&common).unwrap(), "");
+    common.engine = Engine::Scylla;
+    let layout = layout::of(&common.data).unwrap();
+    let (data, key) = (common.data.display(), layout.key);
+    assert_eq!(
+        measured(&common).unwrap(),
+        format!("export SCYLLA_IO='{data}/.readstates-io-{key}.yaml'\n")
+    );
 }

@@ -11,7 +11,7 @@ const BACKLOG: i32 = 128;
 ///
 /// # Errors
 /// When it is taken, or is none of this machine.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = readstates_listen::listen(address, BACKLOG)?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)

@@ -1,9 +1,12 @@
 //! Layout of the disk under a folder, from the kernel: enough to tell whether figures measured on a disk still apply to
 //! this one, and whether this is a time to measure. Reads sysfs, writes nothing.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-use crate::fingerprint::fingerprint;
+use readstates_operator_api::fingerprint::fingerprint;
 
 /// Nesting limit of disks within disks (arrays on arrays on mapped devices): deeper than any real setup.
 const DEEPEST: usize = 8;
@@ -80,10 +83,15 @@ fn walk(device: &Path, depth: usize, lines: &mut Vec<String>, busy: &mut Option<
     lines.extend(parts.into_iter().flatten());
 }
 
+/// The file with figures of the disk under `data`, for an engine that measures them first where there is none. `None`
+/// while a measurement could not be trusted: then it starts without, and a later start measures.
+pub(super) fn figures(data: &Path, layout: &Layout) -> Option<PathBuf> {
+    let file = data.join(format!(".readstates-io-{}.yaml", layout.key));
+    (file.exists() || layout.busy.is_none()).then_some(file)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     struct Sys(tempfile::TempDir);
@@ -170,5 +178,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(of(dir.path()).unwrap(), of(dir.path()).unwrap());
         assert!(of(Path::new("/nowhere/at/all")).is_err());
+    }
+
+    #[test]
+    fn a_disk_is_measured_once_for_each_layout_and_never_while_it_resyncs() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = |key: &str, busy: Option<&str>| Layout {
+            key: key.to_owned(),
+            busy: busy.map(str::to_owned),
+        };
+        let figures = |key, busy| figures(dir.path(), &layout(key, busy));
+        assert_eq!(figures("one", Some("resync")), None);
+        let file = figures("one", None).unwrap();
+        assert_eq!(file, dir.path().join(".readstates-io-one.yaml"));
+        // Measured: valid as long as the layout is the same, whatever the array does.
+        std::fs::write(&file, "disks: []").unwrap();
+        assert_eq!(figures("one", Some("resync")), Some(file));
+        assert_eq!(figures("two", Some("resync")), None);
+        assert!(figures("two", None).is_some());
     }
 }

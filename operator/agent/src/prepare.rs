@@ -13,12 +13,15 @@ use axum::{
 use readstates_identity::Identity;
 use tokio::sync::watch;
 
-use super::{
-    Common, EngineName, PrepareArgs, disk, keystore, layout, mutual,
+use crate::{
+    args::{Common, PrepareArgs},
+    disk,
+    engine::Profile,
+    keystore, layout, mutual,
     order::{self, Refusal},
     start,
+    wire::{Disk, Phase, Report, Start},
 };
-use crate::engine::{Disk, Phase, Report, Start};
 
 /// Name of the program in the shared folder.
 const PROGRAM: &str = "agent";
@@ -29,7 +32,7 @@ const START: &str = "start";
 ///
 /// # Errors
 /// When the disk or the shared folder cannot be used.
-pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
+pub(super) async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
     hand_on(&args.shared).context("failed to copy the program")?;
     if let (Some(folder), Some(file)) = (&args.certificates, &args.keystore) {
         keystore::write(folder, file).context("failed to hand on the certificates")?;
@@ -49,8 +52,8 @@ pub async fn prepare(args: PrepareArgs) -> anyhow::Result<()> {
             ordered(&args, found.clone()).await?
         }
     };
-    let mut text =
-        start::file(args.common.engine, args.common.address, &order).map_err(anyhow::Error::msg)?;
+    let dialect = &Profile::of(args.common.engine).start;
+    let mut text = start::file(dialect, args.common.address, &order).map_err(anyhow::Error::msg)?;
     text += &measured(&args.common)?;
     if matches!(found, Disk::Blank) {
         // From here on the disk has an owner, whether or not the start succeeds.
@@ -71,19 +74,18 @@ fn own_node(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// What the engine gets to know about the disk's speed: only `ScyllaDB` uses it.
+/// What the engine gets to know about the disk's speed, if it uses that.
 fn measured(common: &Common) -> anyhow::Result<String> {
-    match common.engine {
-        EngineName::Cassandra => return Ok(String::new()),
-        EngineName::Scylla => {}
-    }
+    let Some(variable) = Profile::of(common.engine).disk_figures else {
+        return Ok(String::new());
+    };
     let layout = layout::of(&common.data).context("failed to ask what the disk is made of")?;
-    let Some(file) = start::figures(&common.data, &layout) else {
+    let Some(file) = layout::figures(&common.data, &layout) else {
         tracing::warn!(busy = ?layout.busy, "the disk is not measured while it does this");
         return Ok(String::new());
     };
     tracing::info!(file = ?file, measured = file.exists(), "the disk's figures");
-    Ok(start::figures_line(&file))
+    Ok(format!("export {variable}='{}'\n", file.display()))
 }
 
 /// The sidecar runs in the database's image, which does not have this program.
@@ -173,7 +175,7 @@ async fn take(
 ) -> Result<StatusCode, Refusal> {
     let common = &state.args.common;
     order::check(&order.pod_uid, &common.pod_uid)?;
-    start::file(common.engine, common.address, &order)
+    start::file(&Profile::of(common.engine).start, common.address, &order)
         .map_err(|words| order::refuse(StatusCode::BAD_REQUEST, words))?;
     if matches!(state.disk, Disk::Known { .. }) && order.replace.is_some() {
         let words = "there is a node's data on the disk, which is not started over";

@@ -8,22 +8,22 @@ use super::EngineError;
 
 /// What an engine has under way, and what it did not get to in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pools {
+pub(crate) struct Pools {
     /// By name.
-    pub pools: BTreeMap<String, Pool>,
+    pub(crate) pools: BTreeMap<String, Pool>,
     /// Messages between nodes that were dropped since its start, by kind.
-    pub dropped: BTreeMap<String, u64>,
+    pub(crate) dropped: BTreeMap<String, u64>,
 }
 
 /// One thread pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Tasks at work.
-    pub active: u64,
+    pub(crate) active: u64,
     /// Tasks that wait.
-    pub pending: u64,
+    pub(crate) pending: u64,
     /// Tasks that wait for room to wait in.
-    pub blocked: u64,
+    pub(crate) blocked: u64,
 }
 
 #[derive(Deserialize)]

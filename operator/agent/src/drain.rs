@@ -5,14 +5,16 @@ use std::{future::Future, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{DrainArgs, EngineName};
-use crate::engine::{Cassandra, Engine, EngineError, Scylla};
+use crate::{
+    args::DrainArgs,
+    engine::{Access, EngineError, Profile},
+};
 
 /// Drains, and waits at least as long as asked to, whatever came of it: endpoints are taken away meanwhile.
 ///
 /// # Errors
 /// When the engine does not drain. The kubelet reports that as an event and stops the container all the same.
-pub async fn drain(args: DrainArgs) -> anyhow::Result<()> {
+pub(super) async fn drain(args: DrainArgs) -> anyhow::Result<()> {
     let DrainArgs {
         engine,
         nodetool,
@@ -20,21 +22,13 @@ pub async fn drain(args: DrainArgs) -> anyhow::Result<()> {
         linger_seconds,
     } = args;
     let linger = Duration::from_secs(linger_seconds);
-    match engine {
-        EngineName::Cassandra => {
-            let engine = Cassandra {
-                nodetool,
-                address: String::new(),
-                jmx: admin,
-            };
-            both(engine.drain(), linger).await?;
-        }
-        EngineName::Scylla => {
-            let engine = Scylla::new(format!("http://{admin}"))?;
-            both(engine.drain(), linger).await?;
-        }
-    }
-    Ok(())
+    let access = Access {
+        admin,
+        nodetool,
+        address: None,
+    };
+    let node = (Profile::of(engine).reach)(access)?;
+    Ok(both(node.drain(), linger).await?)
 }
 
 async fn both(
@@ -52,14 +46,19 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::{agent::AgentCommand, cli::Cli, cli::Command};
+    use crate::args::AgentCommand;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: AgentCommand,
+    }
 
     fn args(folder: &Path, script: &str) -> DrainArgs {
         let nodetool = folder.join("nodetool");
         std::fs::write(&nodetool, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&nodetool, std::fs::Permissions::from_mode(0o755)).unwrap();
         let line = [
-            "operator",
             "agent",
             "drain",
             "--engine",
@@ -71,9 +70,9 @@ mod tests {
             "--nodetool",
             nodetool.to_str().unwrap(),
         ];
-        match Cli::parse_from(line).command {
-            Command::Agent(AgentCommand::Drain(args)) => args,
-            other => panic!("{other:?}"),
+        match Line::parse_from(line).command {
+            AgentCommand::Drain(args) => args,
+            other @ (AgentCommand::Prepare(_) | AgentCommand::Serve(_)) => panic!("{other:?}"),
         }
     }
 

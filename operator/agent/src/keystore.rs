@@ -8,8 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-
-use crate::certificates::{CERTIFICATE, KEY};
+use readstates_identity::{CERTIFICATE_FILE, KEY_FILE};
 
 /// Replaces `file`, readable by its owner only, with the certificate and key in `folder`.
 ///
@@ -20,7 +19,7 @@ pub(super) fn write(folder: &Path, file: &Path) -> anyhow::Result<()> {
         let file = folder.join(key);
         fs::read(&file).with_context(|| format!("failed to read {}", file.display()))
     };
-    let (certificate, key) = (read(CERTIFICATE)?, read(KEY)?);
+    let (certificate, key) = (read(CERTIFICATE_FILE)?, read(KEY_FILE)?);
     replace(file, &[&certificate, b"\n", &key])
         .with_context(|| format!("failed to write {}", file.display()))
 }

@@ -2,8 +2,11 @@
 //! alone. `nodetool` starts a JVM for each query, so one query is made where one is enough: `status` reports every
 //! node, and only a node that is not at rest is queried further.
 
+mod profile;
+
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
+use async_trait::async_trait;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
     net::TcpStream,
@@ -11,11 +14,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Engine, EngineError, Facts, Keyspace, Look, Mode, Node, NodeState, Pools, Ranges, SNAPSHOTS,
-    UpgradeStep, canonical,
+pub(super) use self::profile::PROFILE;
+use super::{EngineError, LocalNode, Look, Pools, canonical};
+use crate::{
+    wire::{Facts, Keyspace, Mode, Node, NodeState, Ranges, SNAPSHOTS, UpgradeStep},
+    words::last_telling_line,
 };
-use crate::words::last_telling_line;
 
 /// A JVM on a busy machine takes its time to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,13 +43,13 @@ const HISTORY: [&str; 2] = ["system_distributed", "system_traces"];
 
 /// Cassandra in this pod.
 #[derive(Clone, Debug)]
-pub struct Cassandra {
+pub(super) struct Cassandra {
     /// The program.
-    pub nodetool: PathBuf,
+    pub(super) nodetool: PathBuf,
     /// This node's address among the others.
-    pub address: String,
+    pub(super) address: String,
     /// Where JMX listens.
-    pub jmx: SocketAddr,
+    pub(super) jmx: SocketAddr,
 }
 
 impl Cassandra {
@@ -113,7 +117,8 @@ async fn read(
     Ok(text)
 }
 
-impl Engine for Cassandra {
+#[async_trait]
+impl LocalNode for Cassandra {
     async fn look(&self) -> Result<Look, EngineError> {
         // Cheaper than a JVM that finds out the same.
         if !self.alive().await {

@@ -1,60 +1,73 @@
-//! Database engines, as the agent beside them queries them: one trait, one module for each engine. The differences in
-//! the objects built for an engine are in `templates::database`, one module each as well.
+//! Database engines, one module each: how a node is queried and told what to do (`LocalNode`), and what else differs
+//! ([`Profile`]). A further engine is a module with both, a variant of the spec's `Engine`, and a module of its pods in the
+//! operator's `templates::database`.
 
 mod cassandra;
-mod pools;
-mod report;
+pub(crate) mod pools;
+mod profile;
 mod scylla;
 mod snapshots;
 
-use std::{future::Future, net::IpAddr};
-
-use thiserror::Error;
-
-pub(crate) use self::snapshots::Snapshots;
-pub use self::{
-    cassandra::Cassandra,
-    pools::{Pool, Pools},
-    report::{
-        Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Ranges, Repair, Report,
-        RequestedJob, SNAPSHOTS, Start, Target, Upgrade, UpgradeStep, View,
-    },
-    scylla::Scylla,
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
 };
 
-/// An engine, as seen from inside the pod of one of its nodes.
-pub trait Engine: Send + Sync + 'static {
+use async_trait::async_trait;
+use thiserror::Error;
+
+pub(crate) use self::pools::Pools;
+pub use self::{
+    profile::{Line, Profile},
+    snapshots::Snapshots,
+};
+use crate::wire::{self, Facts, Mode, Node, Ranges, UpgradeStep};
+
+/// The node in this pod, by the admin port of its engine.
+#[async_trait]
+pub(crate) trait LocalNode: Send + Sync {
     /// This node, and the others as it sees them.
-    fn look(&self) -> impl Future<Output = Result<Look, EngineError>> + Send;
+    async fn look(&self) -> Result<Look, EngineError>;
 
     /// What must be known of the whole cluster before a node may join or leave it.
-    fn facts(&self) -> impl Future<Output = Result<Facts, EngineError>> + Send;
+    async fn facts(&self) -> Result<Facts, EngineError>;
 
     /// Gives this node's data to the others and leaves. Returns when it is done, hours later.
-    fn decommission(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+    async fn decommission(&self) -> Result<(), EngineError>;
 
     /// Drops the data of ranges that other nodes have taken over. Returns when it is done, perhaps hours later.
-    fn cleanup(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+    async fn cleanup(&self) -> Result<(), EngineError>;
 
     /// Compares the data of these ranges with the other copies and makes all equal. Returns when it is done, perhaps
     /// hours later, and says how far it is in between.
-    fn repair(
+    async fn repair(
         &self,
         ranges: Ranges,
         progress: &(dyn Fn(String) + Send + Sync),
-    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    ) -> Result<(), EngineError>;
 
     /// Takes this step of a change to another release. Returns when it is done, perhaps hours later.
-    fn upgrade(&self, step: &UpgradeStep) -> impl Future<Output = Result<(), EngineError>> + Send;
+    async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError>;
 
     /// Writes what is in memory and serves no more.
-    fn drain(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+    async fn drain(&self) -> Result<(), EngineError>;
 
     /// What it has under way; nothing where the engine tells Prometheus itself.
-    fn pools(&self) -> impl Future<Output = Result<Option<Pools>, EngineError>> + Send;
+    async fn pools(&self) -> Result<Option<Pools>, EngineError>;
 
     /// Whether the process answers at all, however busy it is.
-    fn alive(&self) -> impl Future<Output = bool> + Send;
+    async fn alive(&self) -> bool;
+}
+
+/// How the node in this pod is reached.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Its admin port: JMX, or the REST API.
+    pub(crate) admin: SocketAddr,
+    /// Cassandra's program.
+    pub(crate) nodetool: PathBuf,
+    /// Its address among the others; needed to look at them.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// An address as this program writes it: engines have ways of their own to write those of IPv6.
@@ -65,28 +78,27 @@ fn canonical(address: &str) -> String {
 
 /// What an engine says of itself and of its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub(crate) struct Look {
     /// The identity it has in the ring; none while it has not joined far enough to have one.
-    pub host_id: Option<String>,
+    pub(crate) host_id: Option<String>,
     /// What it is doing.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// How far a transfer is, in words.
-    pub progress: Option<String>,
+    pub(crate) progress: Option<String>,
     /// Every node it knows, itself too.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
 }
 
 impl Look {
     /// The identity of a node that sees itself as a member.
-    #[must_use]
-    pub fn serves(&self) -> Option<&str> {
-        report::serves(self.host_id.as_deref(), self.mode, &self.nodes)
+    pub(crate) fn serves(&self) -> Option<&str> {
+        wire::serves(self.host_id.as_deref(), self.mode, &self.nodes)
     }
 }
 
 /// An engine could not be asked, or refused.
 #[derive(Debug, Error)]
-pub enum EngineError {
+pub(crate) enum EngineError {
     /// It was not reached.
     #[error("failed to ask the database: {0}")]
     Unreachable(String),

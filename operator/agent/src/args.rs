@@ -1,36 +1,14 @@
-//! The agent in each database pod. It alone reaches the engine's admin port, which listens on loopback. It runs twice, and
-//! once more in the database's container when that is about to be stopped (`drain`):
-//! ```text
-//! prepare (init container)               serve (sidecar)
-//!   what is on the disk?                   how is the node? (GET /v1/node, /v1/facts)
-//!   its own data ──▶ start                 probes           (GET /livez, /readyz)
-//!   anything else ──▶ wait for the order   leave            (POST /v1/decommission)
-//! ```
-//! Only the operator of this cluster is answered, by mutual TLS. Probes and metrics have a port of their own, in the
-//! clear; it changes nothing.
-//!
-//! A node that finds its own data starts by itself, so that a database comes back without an operator: its own data is
-//! that of the node named in a file that the operator has written and that is there without it. Any other disk may be
-//! new, a lost one or another node's: only the operator, which has a record of every node, can tell, and its order
-//! names the pod by UID.
-
-mod disk;
-mod drain;
-mod keystore;
-mod layout;
-mod metrics;
-mod mutual;
-mod order;
-mod prepare;
-mod serve;
-mod sockets;
-mod start;
+//! The command line of the agent.
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use readstates_operator_api::Engine;
 
-pub use self::{drain::drain, prepare::prepare, serve::serve};
+use crate::engine::Profile;
 
 /// What an agent does at the begin, in the life and at the end of a database pod.
 #[derive(Debug, Subcommand)]
@@ -43,21 +21,12 @@ pub enum AgentCommand {
     Drain(DrainArgs),
 }
 
-/// Database engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineName {
-    /// Apache Cassandra.
-    Cassandra,
-    /// `ScyllaDB`.
-    Scylla,
-}
-
 /// What both lives need to know.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Database engine.
-    #[arg(long, value_enum)]
-    pub engine: EngineName,
+    #[arg(long, value_parser = engines())]
+    pub engine: Engine,
 
     /// Data folder of the engine.
     #[arg(long, value_name = "DIR")]
@@ -121,8 +90,8 @@ pub struct PrepareArgs {
 #[derive(Clone, Debug, Args)]
 pub struct DrainArgs {
     /// Database engine.
-    #[arg(long, value_enum)]
-    pub engine: EngineName,
+    #[arg(long, value_parser = engines())]
+    pub engine: Engine,
 
     /// Path of Cassandra's nodetool.
     #[arg(long, value_name = "PROGRAM", default_value = "nodetool")]
@@ -159,4 +128,55 @@ pub struct ServeArgs {
     /// CQL port of the engine.
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub cql_port: u16,
+}
+
+/// Engines, by the names in their profiles.
+fn engines() -> impl TypedValueParser<Value = Engine> {
+    let values = Profile::ENGINES.map(|engine| {
+        let profile = Profile::of(engine);
+        PossibleValue::new(profile.name).help(profile.title)
+    });
+    PossibleValuesParser::new(values).try_map(|name| {
+        let mut engines = Profile::ENGINES.into_iter();
+        engines
+            .find(|engine| Profile::of(*engine).name == name)
+            .ok_or("is no engine")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: AgentCommand,
+    }
+
+    #[test]
+    fn an_engine_is_named_as_its_profile_says_and_no_other_name_is_taken() {
+        let parse = |name| {
+            let line = [
+                "agent",
+                "drain",
+                "--engine",
+                name,
+                "--admin",
+                "127.0.0.1:7199",
+            ];
+            let line = Line::try_parse_from(line).ok()?;
+            match line.command {
+                AgentCommand::Drain(DrainArgs { engine, .. }) => Some(engine),
+                AgentCommand::Prepare(_) | AgentCommand::Serve(_) => None,
+            }
+        };
+        for engine in Profile::ENGINES {
+            assert_eq!(parse(Profile::of(engine).name), Some(engine));
+        }
+        assert_eq!(parse("Cassandra"), None);
+        assert_eq!(parse("postgres"), None);
+    }
 }
