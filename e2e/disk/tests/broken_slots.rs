@@ -1,0 +1,89 @@
+//! One of the two places of a lineage header loses what it had, on either leg: nobody is asked, the other one is used, and
+//! the agent writes the lost one anew.
+
+use anyhow::Result;
+use e2e_disk::{
+    PAGE, Rack, Vm,
+    superdisk::{Files, Place, Superdisk},
+};
+
+/// A super-disk in sync, files on it, and the agent beside it.
+fn maintained(name: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
+    let mut rack = Rack::new(name)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    Ok((rack, superdisk, vm, files))
+}
+
+fn durable_slots(superdisk: &Superdisk, vm: &Vm) -> Result<[Place; 2]> {
+    let both = superdisk.headers(vm)?;
+    let slot = |at| (superdisk.durable.clone(), at..at + PAGE);
+    Ok([slot(both.start), slot(both.start + PAGE)])
+}
+
+/// The power is cut, and the pod starts again: nothing is asked, and the files are there.
+fn start_again(rack: &mut Rack, superdisk: &Superdisk, vm: Vm, files: &Files) -> Result<Vm> {
+    vm.cut_power()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    superdisk.has(&vm, files)?;
+    Ok(vm)
+}
+
+/// Each heartbeat writes one of both.
+fn is_written_anew(rack: &Rack, vm: &Vm, (disk, _): &Place) -> Result<()> {
+    for _ in 0..120 {
+        if rack.disk(disk).bad_pages() == 0 {
+            return Ok(());
+        }
+        vm.run("sleep 1")?;
+    }
+    anyhow::bail!(
+        "{disk} keeps its bad sector: {}",
+        vm.run("cat /run/agent.log")?
+    )
+}
+
+/// Sectors that have lost their content: one while the agent runs, then each of both while nothing does.
+fn lose(
+    rack: &mut Rack,
+    superdisk: &Superdisk,
+    vm: Vm,
+    files: &Files,
+    slots: &[Place],
+) -> Result<Vm> {
+    let lose = |rack: &Rack, (disk, bytes): &Place| rack.disk(disk).lose(bytes.clone());
+    lose(rack, &slots[0]);
+    is_written_anew(rack, &vm, &slots[0])?;
+    let mut vm = vm;
+    for slot in slots {
+        // Until both slots have headers of this start.
+        vm.run("sleep 21")?;
+        lose(rack, slot);
+        vm = start_again(rack, superdisk, vm, files)?;
+        is_written_anew(rack, &vm, slot)?;
+        superdisk.in_sync(&vm)?;
+    }
+    Ok(vm)
+}
+
+#[test]
+fn a_header_that_one_place_of_the_network_disk_has_lost_is_written_anew() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = maintained("slot-lost")?;
+    let slots = durable_slots(&superdisk, &vm)?;
+    let vm = lose(&mut rack, &superdisk, vm, &files, &slots)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_header_that_one_place_of_the_local_disks_has_lost_is_written_anew() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = maintained("slot-local-lost")?;
+    let slots = superdisk.fast_leg(&vm)?.headers();
+    let vm = lose(&mut rack, &superdisk, vm, &files, &slots)?;
+    superdisk.is_whole(&vm, &[&files])
+}
