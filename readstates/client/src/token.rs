@@ -4,7 +4,7 @@ use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use http::HeaderValue;
@@ -49,7 +49,6 @@ pub(crate) struct TokenFile {
 /// What was last read, and when.
 struct Last {
     header: HeaderValue,
-    changed: Option<SystemTime>,
     looked: Instant,
 }
 
@@ -59,15 +58,11 @@ impl Token {
     }
 
     pub(crate) fn of_file(file: &Path) -> Result<Self, TokenError> {
-        let (header, changed) = read(file)?;
+        let header = read(file)?;
         let looked = Instant::now();
         Ok(Self::File(Arc::new(TokenFile {
             file: file.to_owned(),
-            last: Mutex::new(Last {
-                header,
-                changed,
-                looked,
-            }),
+            last: Mutex::new(Last { header, looked }),
         })))
     }
 
@@ -85,30 +80,23 @@ impl TokenFile {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.looked.elapsed() >= LOOK_EVERY {
             last.looked = Instant::now();
-            if changed(&self.file) != last.changed {
-                match read(&self.file) {
-                    Ok((header, changed)) => (last.header, last.changed) = (header, changed),
-                    Err(error) => tracing::warn!("the token from before is sent: {error}"),
-                }
+            match read(&self.file) {
+                Ok(header) => last.header = header,
+                Err(error) => tracing::warn!("the token from before is sent: {error}"),
             }
         }
         last.header.clone()
     }
 }
 
-/// A file of a line, in memory where Kubernetes mounts it: not worth a thread.
-fn read(file: &Path) -> Result<(HeaderValue, Option<SystemTime>), TokenError> {
-    // The time first: what is written in between is read again then.
-    let changed = changed(file);
+/// A file of a line, in memory where Kubernetes mounts it: not worth a thread. It is read although its time of change is
+/// the same: another file can have the time of the one before, for a kernel's clock of files goes by steps of milliseconds.
+fn read(file: &Path) -> Result<HeaderValue, TokenError> {
     let text = fs::read_to_string(file).map_err(|source| TokenError::Read {
         file: file.to_owned(),
         source,
     })?;
-    Ok((header(text.trim())?, changed))
-}
-
-fn changed(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|data| data.modified()).ok()
+    header(text.trim())
 }
 
 fn header(token: &str) -> Result<HeaderValue, TokenError> {
