@@ -1,5 +1,5 @@
-//! One of the two places of a lineage header loses what it had, on either leg: nobody is asked, the other one is used, and
-//! the agent writes the lost one anew.
+//! A lineage header has two slots on each leg. One of them loses what it had: `assemble` uses the other one and asks
+//! no question, and the agent writes the lost one again.
 
 use anyhow::Result;
 use e2e_disk::{

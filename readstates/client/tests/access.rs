@@ -88,6 +88,10 @@ async fn the_token_of_a_file_is_read_again_when_it_changes() {
     fs::write(&new, callers(&["new"])).unwrap();
     fs::rename(&new, folder.path().join("access.yaml")).unwrap();
     fs::write(&new, "new\n").unwrap();
+    // As when both are written in one tick of the kernel's clock.
+    let written = fs::metadata(&file).unwrap().modified().unwrap();
+    let same_time = fs::File::options().write(true).open(&new).unwrap();
+    same_time.set_modified(written).unwrap();
     fs::rename(&new, &file).unwrap();
     let start = Instant::now();
     let reloaded = "readstates_access_reloads_total 1\n";

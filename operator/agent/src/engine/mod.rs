@@ -64,7 +64,7 @@ pub(crate) trait LocalNode: Send + Sync {
 pub(crate) struct Access {
     /// Its admin port: JMX, or the REST API.
     pub(crate) admin: SocketAddr,
-    /// Cassandra's program.
+    /// Where Cassandra's `nodetool` is. ScyllaDB has an API in its place.
     pub(crate) nodetool: PathBuf,
     /// Its address among the others; needed to look at them.
     pub(crate) address: Option<IpAddr>,
