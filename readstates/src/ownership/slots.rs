@@ -1,30 +1,29 @@
-//! The state machine of every slot at this member, and what its actions do here: doors, terms of the
-//! cache, blocks that are dropped or taken in.
+//! The state machine of every slot at this member, and what its actions do here: a slot is served, sealed, kept or
+//! dropped, at its door and in the cache at once.
 //!
 //! One lock over all of it, held for the work of one event or one part of a transfer and never across
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
 
 mod known;
 mod replicated;
+mod rows;
 mod transfers;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use readstates_ring::{
-    Epoch, Incarnation, Slot, SlotConfig,
-    handoff::{Action, Event, SlotAtMember, Stage, State},
+    Epoch, Incarnation, Slot,
+    handoff::{Action, Event, Stage, State},
     mutant::{self, Rule},
 };
-use tokio::{
-    sync::{Mutex as Turn, Notify},
-    time::Instant,
-};
+use rows::{Row, Rows};
+use tokio::sync::{Mutex as Turn, Notify};
 use transfers::Transfer;
 pub(super) use transfers::{NotTaken, Part};
 
 use super::gate::Gate;
-use crate::{cache::SlotSet, engine::Engine, replication::Handed};
+use crate::engine::Engine;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -39,21 +38,25 @@ pub(super) struct Slots {
 
 #[derive(Debug)]
 struct Inner {
-    /// By number.
-    machines: Box<[SlotAtMember]>,
+    rows: Rows,
     /// Transfers to this member, by sender.
     transfers: BTreeMap<Incarnation, Transfer>,
-    /// Slots to be served once what is left of them is swept.
-    opening: Vec<(Slot, Epoch)>,
     /// Nothing is confirmed any more: a member that confirms must stay to become the owner.
     leaving: bool,
-    /// Sealed slots for which the ring may name another member that has not yet said that it knows: what is here of
-    /// them is kept.
-    held: SlotSet,
-    /// Slots that this member was promoted for, with the epoch, and from when on it may serve them.
-    promoted: Vec<(Slot, Epoch, Instant)>,
-    /// What the database lacks of sealed slots that are handed on, while the ring is asked to name their next owner.
-    handed: BTreeMap<Slot, Handed>,
+}
+
+/// What becomes of a slot here.
+#[derive(Debug, Clone, Copy)]
+enum Here {
+    /// It is served at this epoch, with what is in memory of it.
+    Served(Epoch),
+    /// It is not served; what is in memory stays, and nothing more is loaded. Operations that wait for a load are not
+    /// waited for.
+    Sealed,
+    /// It is not served; what is in memory stays.
+    Kept,
+    /// It is not served, and what is in memory is to be swept.
+    Dropped,
 }
 
 /// How many slots are in which state.
@@ -68,20 +71,13 @@ pub(super) struct Counts {
 
 impl Slots {
     pub(super) fn new(me: Incarnation, engine: Arc<Engine>, gate: Arc<Gate>) -> Self {
-        // Below every config that there can be.
-        let nobody = SlotConfig::from_parts(Epoch::mint(None, 0), Incarnation::new(0), None, None);
-        let machines = Slot::all().map(|_| SlotAtMember::at_start(me, nobody));
         Self {
             engine,
             gate,
             inner: Mutex::new(Inner {
-                machines: machines.collect(),
+                rows: Rows::at_start(me),
                 transfers: BTreeMap::new(),
-                opening: Vec::new(),
                 leaving: false,
-                held: SlotSet::default(),
-                promoted: Vec::new(),
-                handed: BTreeMap::new(),
             }),
             sweeping: Turn::new(()),
             garbage: Notify::new(),
@@ -110,13 +106,13 @@ impl Slots {
     }
 
     fn hear_in(&self, inner: &mut Inner, slot: Slot, event: Event) -> Vec<Action> {
-        let index = usize::from(slot.number());
-        let before = inner.machines[index];
-        let actions = inner.machines[index].step(event);
-        self.tell_replicas(inner, slot, &before);
+        let row = &mut inner.rows[slot];
+        let before = row.machine;
+        let actions = row.machine.step(event);
+        self.tell_replicas(row, slot, &before);
         let others = |action: &Action| !self.carry_out(inner, slot, *action);
         let others = actions.into_iter().filter(others).collect();
-        let in_force = inner.machines[index].in_force();
+        let in_force = inner.rows[slot].machine.in_force();
         if in_force != before.in_force() {
             self.gate.put_in_force(slot, in_force);
         }
@@ -125,56 +121,26 @@ impl Slots {
 
     /// Carries out an action that concerns this member alone; returns `false` for any other.
     fn carry_out(&self, inner: &mut Inner, slot: Slot, action: Action) -> bool {
-        let cache = self.engine.cache();
-        let in_force = inner.machines[usize::from(slot.number())].in_force();
-        match action {
-            Action::Seal => {
-                self.gate.close(slot, in_force);
-                if in_force.is_some() {
-                    // Operations that wait for a load are not waited for. Under the lock, as serving is: a slot that
-                    // has gone on under another epoch by now must be able to load.
-                    cache.pause(slot);
-                }
-            }
+        let here = match action {
+            Action::Seal if inner.rows[slot].machine.in_force().is_some() => Here::Sealed,
+            Action::Seal => Here::Kept,
             Action::Serve { epoch, warm } => {
                 inner.leave_transfers(slot);
-                if warm && !cache.is_retired(slot) {
-                    self.open(inner, slot, epoch);
-                } else if cache.users_of(slot) == 0 {
-                    cache.revive(slot);
-                    self.open(inner, slot, epoch);
-                } else {
-                    self.gate.close(slot, in_force);
-                    cache.close(slot);
-                    cache.retire(slot);
-                    inner.opening.push((slot, epoch));
-                    self.garbage.notify_one();
-                }
+                self.serve(&mut inner.rows[slot], slot, epoch, warm)
             }
             Action::Agree { warm } => {
                 inner.leave_transfers(slot);
-                self.gate.close(slot, in_force);
-                if !warm {
-                    cache.close(slot);
-                    cache.retire(slot);
-                    self.garbage.notify_one();
-                }
+                if warm { Here::Kept } else { Here::Dropped }
             }
             Action::Release { .. } if mutant::drops(Rule::R6) => {
-                self.gate.close(slot, in_force);
-                let config = inner.machines[usize::from(slot.number())].config();
-                cache.serve(slot, config.epoch());
+                let config = inner.rows[slot].machine.config();
+                self.engine.cache().serve(slot, config.epoch());
+                Here::Kept
             }
-            Action::Release { .. } => {
-                self.gate.close(slot, in_force);
-                cache.close(slot);
-                cache.retire(slot);
-                self.garbage.notify_one();
-            }
+            Action::Release { .. } => Here::Dropped,
             Action::DropReceived => {
                 inner.leave_transfers(slot);
-                cache.retire(slot);
-                self.garbage.notify_one();
+                Here::Dropped
             }
             Action::Stream { .. }
             | Action::SendLastPart { .. }
@@ -183,17 +149,48 @@ impl Slots {
             | Action::AskRing
             | Action::Keep { .. }
             | Action::Refuse { .. } => return false,
-        }
+        };
+        self.put(&inner.rows[slot], slot, here);
         true
     }
 
-    /// Serves a slot with what is in memory of it.
-    fn open(&self, inner: &Inner, slot: Slot, epoch: Epoch) {
+    /// A slot is to be served, with what is in memory of it if that is `warm`.
+    fn serve(&self, row: &mut Row, slot: Slot, epoch: Epoch, warm: bool) -> Here {
         let cache = self.engine.cache();
-        cache.track(&[slot], false);
-        cache.serve(slot, epoch);
-        let machine = &inner.machines[usize::from(slot.number())];
-        self.gate.open(slot, machine.in_force());
+        if warm && !cache.is_retired(slot) {
+            return Here::Served(epoch);
+        }
+        if cache.users_of(slot) == 0 {
+            cache.revive(slot);
+            return Here::Served(epoch);
+        }
+        row.opening = Some(epoch);
+        Here::Dropped
+    }
+
+    /// Makes the door of a slot and what the cache does with its users what it is here. Under the lock, all of it: a slot
+    /// that has gone on under another epoch by now must be able to load.
+    fn put(&self, row: &Row, slot: Slot, here: Here) {
+        let cache = self.engine.cache();
+        let in_force = row.machine.in_force();
+        match here {
+            Here::Served(epoch) => {
+                cache.track(&[slot], false);
+                cache.serve(slot, epoch);
+                self.gate.open(slot, in_force);
+            }
+            Here::Sealed => {
+                self.gate.close(slot, in_force);
+                cache.pause(slot);
+            }
+            Here::Kept => self.gate.close(slot, in_force),
+            Here::Dropped => {
+                self.gate.close(slot, in_force);
+                cache.close(slot);
+                cache.retire(slot);
+                self.garbage.notify_one();
+            }
+        }
     }
 
     /// Drops what is retired, and opens the slots that waited for that.
@@ -201,18 +198,20 @@ impl Slots {
         let _turn = self.sweeping.lock().await;
         self.engine.cache().sweep().await;
         let mut inner = self.inner.lock();
-        for (slot, epoch) in std::mem::take(&mut inner.opening) {
-            let state = inner.machines[usize::from(slot.number())].state();
-            let ours = matches!(state, State::Owner { epoch: at, .. } if at == epoch);
+        for (slot, row) in inner.rows.iter_mut() {
+            let Some(epoch) = row.opening.take() else {
+                continue;
+            };
+            let ours = matches!(row.machine.state(), State::Owner { epoch: at, .. } if at == epoch);
             if !ours {
                 continue;
             }
             if self.engine.cache().is_retired(slot) {
                 // It was given away and taken again meanwhile.
-                inner.opening.push((slot, epoch));
+                row.opening = Some(epoch);
                 self.garbage.notify_one();
             } else {
-                self.open(&inner, slot, epoch);
+                self.put(row, slot, Here::Served(epoch));
             }
         }
     }
@@ -223,7 +222,7 @@ impl Slots {
         let mut inner = self.inner.lock();
         let sealed = |&&(slot, at): &&(Slot, Epoch)| {
             self.hear_in(&mut inner, slot, Event::CaughtUp);
-            let state = inner.machines[usize::from(slot.number())].state();
+            let state = inner.rows[slot].machine.state();
             matches!(state, State::Sealed { epoch, stage: Stage::Finishing { .. } } if epoch == at)
         };
         slots.iter().filter(sealed).copied().collect()
@@ -232,17 +231,15 @@ impl Slots {
     /// The slots that are this member's, sealed or not, with their epochs.
     pub(super) fn mine(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
-        let epoch = |slot: Slot| inner.machines[usize::from(slot.number())].flushes();
-        Slot::all()
-            .filter_map(|slot| Some((slot, epoch(slot)?)))
-            .collect()
+        let mine = |(slot, row): (Slot, &Row)| Some((slot, row.machine.flushes()?));
+        inner.rows.iter().filter_map(mine).collect()
     }
 
     /// If the ring has not named this member for a slot again in time, the slot waits for the next lease renewal.
     pub(super) fn retake_later(&self, slots: &[Slot]) {
         let mut inner = self.inner.lock();
         for &slot in slots {
-            let state = inner.machines[usize::from(slot.number())].state();
+            let state = inner.rows[slot].machine.state();
             let retaking = matches!(
                 state,
                 State::Sealed {
@@ -259,8 +256,8 @@ impl Slots {
     pub(super) fn counts(&self) -> Counts {
         let inner = self.inner.lock();
         let mut counts = Counts::default();
-        for machine in &inner.machines {
-            match machine.state() {
+        for (_, row) in inner.rows.iter() {
+            match row.machine.state() {
                 State::Away => {}
                 State::Receiving { .. } => counts.receiving += 1,
                 State::Ready { .. } => {

@@ -7,7 +7,7 @@ use readstates_ring::{
     handoff::{Action, Event, Stage, State},
 };
 
-use super::Slots;
+use super::{Slots, rows::Row};
 use crate::cache::SlotSet;
 
 impl Slots {
@@ -16,13 +16,13 @@ impl Slots {
         let mut inner = self.inner.lock();
         let mut news = Vec::new();
         for (slot, config) in table.configs() {
-            let machine = &inner.machines[usize::from(slot.number())];
-            let known = machine.config();
+            let row = &inner.rows[slot];
+            let known = row.machine.config();
             if config.epoch() < known.epoch() || config == known {
                 continue;
             }
-            if !inner.held.contains(slot) {
-                if machine.keeps(config).is_some() && !self.gate.has_lease() {
+            if !row.held {
+                if row.machine.keeps(config).is_some() && !self.gate.has_lease() {
                     // The lost lease was not noticed yet: other members may have taken the slot.
                     self.hear_in(&mut inner, slot, Event::LeaseLost);
                 }
@@ -46,7 +46,7 @@ impl Slots {
         }
         let inner = self.inner.lock();
         let keeps = |(slot, config): (Slot, SlotConfig)| {
-            let held = inner.machines[usize::from(slot.number())].keeps(config)?;
+            let held = inner.rows[slot].machine.keeps(config)?;
             Some((slot, held))
         };
         table.configs().filter_map(keeps).collect()
@@ -55,13 +55,9 @@ impl Slots {
     /// The slots that are this member's by the ring, but not every living member has seen that yet.
     pub(in crate::ownership) fn taking(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
-        // A promoted owner waits for no agreement.
-        let is_promoted = |slot, at| {
-            let is = |&(of, epoch, _): &(Slot, Epoch, _)| (of, epoch) == (slot, at);
-            inner.promoted.iter().any(is)
-        };
-        let taking = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
-            State::Taking { epoch, .. } if is_promoted(slot, epoch) => None,
+        let taking = |(slot, row): (Slot, &Row)| match row.machine.state() {
+            // A promoted owner waits for no agreement.
+            State::Taking { epoch, .. } if row.promoted.is_some_and(|(at, _)| at == epoch) => None,
             State::Taking { epoch, .. } => Some((slot, epoch)),
             State::Away
             | State::Receiving { .. }
@@ -69,13 +65,13 @@ impl Slots {
             | State::Owner { .. }
             | State::Sealed { .. } => None,
         };
-        Slot::all().filter_map(taking).collect()
+        inner.rows.iter().filter_map(taking).collect()
     }
 
     /// The slots that are served here and not sent anywhere, with their epochs.
     pub(in crate::ownership) fn at_rest(&self) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
-        let served = |slot: Slot| match inner.machines[usize::from(slot.number())].state() {
+        let served = |(slot, row): (Slot, &Row)| match row.machine.state() {
             State::Owner {
                 epoch,
                 streaming_to: None,
@@ -87,7 +83,7 @@ impl Slots {
             | State::Ready { .. }
             | State::Sealed { .. } => None,
         };
-        Slot::all().filter_map(served).collect()
+        inner.rows.iter().filter_map(served).collect()
     }
 
     /// The slots that must begin with the database though their blocks are still in memory: the ring was asked to name
@@ -99,7 +95,7 @@ impl Slots {
     ) -> Vec<(Slot, Epoch)> {
         let inner = self.inner.lock();
         let is_cold = |&&(slot, at): &&(Slot, Epoch)| {
-            let machine = &inner.machines[usize::from(slot.number())];
+            let machine = &inner.rows[slot].machine;
             let State::Taking { epoch, cold } = machine.state() else {
                 return false;
             };
@@ -112,36 +108,36 @@ impl Slots {
     /// The slots for which the ring is asked to name the destination of a transfer.
     pub(in crate::ownership) fn handing(&self) -> SlotSet {
         let inner = self.inner.lock();
-        let is_handing = |slot: &Slot| {
-            let state = inner.machines[usize::from(slot.number())].state();
+        let is_handing = |row: &Row| {
             matches!(
-                state,
+                row.machine.state(),
                 State::Sealed {
                     stage: Stage::Handing { .. },
                     ..
                 }
             )
         };
-        Slot::all().filter(is_handing).collect()
+        let handing = inner.rows.iter().filter(|(_, row)| is_handing(row));
+        handing.map(|(slot, _)| slot).collect()
     }
 
     /// Whether sealed slots are kept, whatever the ring says: see [`Slots::hold`].
     pub(in crate::ownership) fn holds(&self) -> bool {
-        !self.inner.lock().held.is_empty()
+        self.inner.lock().rows.iter().any(|(_, row)| row.held)
     }
 
     /// The latest config that is known here of each slot that has one.
     pub(in crate::ownership) fn known(&self) -> Vec<(Slot, SlotConfig)> {
         let inner = self.inner.lock();
-        let config = |slot: Slot| inner.machines[usize::from(slot.number())].config();
-        let all = Slot::all().map(|slot| (slot, config(slot)));
+        let all = inner.rows.iter();
+        let all = all.map(|(slot, row)| (slot, row.machine.config()));
         all.filter(|(_, config)| config.owner() != Incarnation::new(0))
             .collect()
     }
 
     /// Whether a slot has this config here: what is read of a sealed slot is not taken in before its transfer has ended.
     pub(in crate::ownership) fn has_learned(&self, slot: Slot, config: SlotConfig) -> bool {
-        self.inner.lock().machines[usize::from(slot.number())].config() == config
+        self.inner.lock().rows[slot].machine.config() == config
     }
 
     /// The processes that are known here to own a slot, or to back one.
@@ -153,31 +149,34 @@ impl Slots {
 
     /// Whether the ring was asked to name another member for a slot, and has not answered here.
     pub(in crate::ownership) fn has_asked(&self, slot: Slot) -> bool {
-        self.inner.lock().machines[usize::from(slot.number())].has_asked()
+        self.inner.lock().rows[slot].machine.has_asked()
     }
 
     /// Whether some slots are this member's by the ring and were not served here since. What was handed on for those is
     /// not written here until they are served, and may have to be dropped: their origin keeps it.
     pub(in crate::ownership) fn has_unserved(&self) -> bool {
         let inner = self.inner.lock();
-        let is_mine = |slot: Slot| {
-            inner.machines[usize::from(slot.number())]
-                .flushes()
-                .is_some()
+        let unserved = |(slot, row): (Slot, &Row)| {
+            row.machine.flushes().is_some() && !self.engine.cache().is_served(slot)
         };
-        Slot::all().any(|slot| is_mine(slot) && !self.engine.cache().is_served(slot))
+        inner.rows.iter().any(unserved)
     }
 
     /// Keeps what is here of these sealed slots, whatever the ring says, until they are let go.
     pub(in crate::ownership) fn hold(&self, slots: &SlotSet) {
         let mut inner = self.inner.lock();
-        let all = Slot::all().filter(|&slot| slots.contains(slot));
-        all.for_each(|slot| inner.held.insert(slot));
+        for (_, row) in inner
+            .rows
+            .iter_mut()
+            .filter(|(slot, _)| slots.contains(*slot))
+        {
+            row.held = true;
+        }
     }
 
     /// Slots that are let go learn their configs from the next table.
     pub(in crate::ownership) fn let_go(&self, slots: impl Iterator<Item = Slot>) {
         let mut inner = self.inner.lock();
-        slots.for_each(|slot| inner.held.remove(slot));
+        slots.for_each(|slot| inner.rows[slot].held = false);
     }
 }

@@ -8,13 +8,13 @@ use readstates_ring::{
 };
 use tokio::time::Instant;
 
-use super::{Inner, Slots};
+use super::{Slots, rows::Row};
 use crate::replication::{Handed, Kept};
 
 impl Slots {
     /// Tells both sides of the replication of a config that is new here.
-    pub(super) fn tell_replicas(&self, inner: &mut Inner, slot: Slot, before: &SlotAtMember) {
-        let machine = inner.machines[usize::from(slot.number())];
+    pub(super) fn tell_replicas(&self, row: &mut Row, slot: Slot, before: &SlotAtMember) {
+        let machine = row.machine;
         let config = machine.config();
         let Some(replicas) = self.engine.cache().replicas() else {
             return;
@@ -29,9 +29,9 @@ impl Slots {
             (true, None) if config.owner() == me => Kept::Inherited,
             (true | false, Some(_) | None) => Kept::Nothing,
         };
-        inner.promoted.retain(|&(of, _, _)| of != slot);
+        row.promoted = None;
         let backs = config.owner() != me && config.backup() == Some(me);
-        let handed = inner.handed.remove(&slot);
+        let handed = row.handed.take();
         // Without what was handed on, it is no backup, and refuses.
         let handed = handed.filter(|_| backs && kept == Kept::Everything);
         let handed = held.zip(handed);
@@ -48,7 +48,7 @@ impl Slots {
             replicas.was_handed(slot);
         } else if let Some(wait) = wait {
             let serves_from = Instant::now() + wait;
-            inner.promoted.push((slot, config.epoch(), serves_from));
+            row.promoted = Some((config.epoch(), serves_from));
         }
     }
 
@@ -60,15 +60,17 @@ impl Slots {
                 of_slot.push(of_user);
             }
         }
-        self.inner.lock().handed.extend(handed);
+        let mut inner = self.inner.lock();
+        for (slot, handed) in handed {
+            inner.rows[slot].handed = Some(handed);
+        }
     }
 
     /// Whether that is kept of all of these.
     pub(in crate::ownership) fn is_handed(&self, slots: &[(Slot, Option<Epoch>)]) -> bool {
         let inner = self.inner.lock();
-        slots
-            .iter()
-            .all(|(slot, _)| inner.handed.contains_key(slot))
+        let is_handed = |(slot, _): &(Slot, _)| inner.rows[*slot].handed.is_some();
+        slots.iter().all(is_handed)
     }
 
     /// Everything of these sealed slots is in the database, if the ring has not said yet who is next: a backup without
@@ -76,7 +78,7 @@ impl Slots {
     pub(in crate::ownership) fn are_written(&self, slots: impl Iterator<Item = Slot>) {
         let mut inner = self.inner.lock();
         for slot in slots {
-            if let Some(handed) = inner.handed.get_mut(&slot) {
+            if let Some(handed) = &mut inner.rows[slot].handed {
                 *handed = Vec::new();
             }
         }
@@ -85,19 +87,18 @@ impl Slots {
     /// The slots that this member was promoted for and does not serve yet.
     pub(in crate::ownership) fn promoted(&self) -> Vec<(Slot, Epoch, Instant)> {
         let mut inner = self.inner.lock();
-        let Inner {
-            machines, promoted, ..
-        } = &mut *inner;
-        promoted.retain(|&(slot, at, _)| {
-            let state = machines[usize::from(slot.number())].state();
-            matches!(state, State::Taking { epoch, .. } if epoch == at)
-        });
-        promoted.clone()
+        let promoted = |(slot, row): (Slot, &mut Row)| {
+            let state = row.machine.state();
+            let is_taking = |at| matches!(state, State::Taking { epoch, .. } if epoch == at);
+            row.promoted = row.promoted.filter(|&(at, _)| is_taking(at));
+            row.promoted.map(|(at, from)| (slot, at, from))
+        };
+        inner.rows.iter_mut().filter_map(promoted).collect()
     }
 
     /// The ring is asked to name a backup of this slot.
     pub(in crate::ownership) fn backup_asked(&self, slot: Slot) {
         let mut inner = self.inner.lock();
-        inner.machines[usize::from(slot.number())].backup_asked();
+        inner.rows[slot].machine.backup_asked();
     }
 }

@@ -141,7 +141,7 @@ impl Slots {
         let comes = |transfer: &Transfer| now.saturating_duration_since(transfer.heard) < patience;
         let silent: Vec<Slot> = Slot::all()
             .filter(|slot| {
-                let state = inner.machines[usize::from(slot.number())].state();
+                let state = inner.rows[*slot].machine.state();
                 let State::Receiving { origin, .. } = state else {
                     return false;
                 };
@@ -209,7 +209,7 @@ impl Slots {
         let cache = self.engine.cache();
         let mut confirmed = 0;
         for slot in Slot::all().filter(|&slot| !cache.is_served(slot)) {
-            let received = match inner.machines[usize::from(slot.number())].state() {
+            let received = match inner.rows[slot].machine.state() {
                 State::Away | State::Receiving { .. } => false,
                 State::Ready { .. }
                 | State::Owner { .. }
@@ -225,7 +225,7 @@ impl Slots {
 
 impl Inner {
     fn receives(&self, slot: Slot, origin: Incarnation, epoch: Epoch) -> bool {
-        let state = self.machines[usize::from(slot.number())].state();
+        let state = self.rows[slot].machine.state();
         state == State::Receiving { origin, epoch }
     }
 
