@@ -22,11 +22,12 @@ pub mod observe;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use self::decision::{Condition, Decision, DurableLoss, Knob, Notice, Step, WaitingOn};
+pub use self::decision::{Condition, Decision, DurableLoss, Notice, Setting, Step, WaitingOn};
 use self::{
-    facts::{Facts, Leg, Mirror, Stripe, SyncAction},
+    facts::{Facts, Leg, Mirror, Stripe},
     memory::{Attempt, Memory, Seconds},
 };
+use crate::md::{Knob, MAX_READ_ERRORS, SyncAction};
 
 /// What differs per installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +64,6 @@ const STALLED_AGAIN: Seconds = 6 * HOUR;
 const NO_BEAT: Seconds = 120;
 const HOUR: Seconds = 3600;
 const DAY: Seconds = 24 * HOUR;
-/// Read errors are ours to judge: md would kick the leg at 21 in an hour, for all devices together.
-pub const MAX_READ_ERRORS: u64 = 1_000_000;
 
 /// What to do about `facts`, given what was done before.
 #[must_use]
@@ -95,7 +94,7 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
     }
     let (condition, mut steps) = fast_leg(limits, facts, mirror, memory, now);
     steps.extend(check::steps(limits, mirror, memory, &condition, now));
-    steps.extend(knobs(limits, mirror, memory));
+    steps.extend(settings(limits, mirror, memory));
     Decision {
         condition,
         notices,
@@ -242,7 +241,7 @@ fn after(memory: &Memory, pause: Seconds, now: Seconds, step: Step) -> (WaitingO
     (WaitingOn::Step, vec![step])
 }
 
-fn knobs(limits: &Limits, mirror: &Mirror, memory: &Memory) -> Vec<Step> {
+fn settings(limits: &Limits, mirror: &Mirror, memory: &Memory) -> Vec<Step> {
     let now = mirror.knobs;
     let max = match mirror.sync.action {
         SyncAction::Check | SyncAction::Repair => limits.check_max_kib,
@@ -267,19 +266,25 @@ fn knobs(limits: &Limits, mirror: &Mirror, memory: &Memory) -> Vec<Step> {
     [
         (
             now.max_read_errors != MAX_READ_ERRORS,
-            Knob::MaxReadErrors(MAX_READ_ERRORS),
+            Setting::Knob(Knob::MaxReadErrors, MAX_READ_ERRORS),
         ),
-        (now.sync_speed_min != min, Knob::SyncSpeedMin(min)),
-        (now.sync_speed_max != max, Knob::SyncSpeedMax(max)),
-        (now.rotational, Knob::NotRotational),
-        (now.backlog != 0, Knob::NoBacklog),
-        (cut_short, Knob::SyncToTheEnd),
-        (durable_read, Knob::DurableWriteMostly),
-        (fast_unread, Knob::FastNotWriteMostly),
+        (
+            now.sync_speed_min != min,
+            Setting::Knob(Knob::SyncSpeedMin, min),
+        ),
+        (
+            now.sync_speed_max != max,
+            Setting::Knob(Knob::SyncSpeedMax, max),
+        ),
+        (now.rotational, Setting::Knob(Knob::Rotational, 0)),
+        (now.backlog != 0, Setting::Knob(Knob::Backlog, 0)),
+        (cut_short, Setting::SyncToTheEnd),
+        (durable_read, Setting::DurableWriteMostly),
+        (fast_unread, Setting::FastNotWriteMostly),
     ]
     .into_iter()
     .filter(|(wrong, _)| *wrong)
-    .map(|(_, knob)| Step::Set(knob))
+    .map(|(_, setting)| Step::Set(setting))
     .collect()
 }
 
@@ -299,7 +304,7 @@ fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory, now: Seconds) -> Vec
     if let Some(leg) = &mirror.durable
         && let Some(slot @ 1..) = leg.slot
     {
-        found.push(Notice::DurableSlot(slot));
+        found.push(Notice::DurableSlot(u32::from(slot)));
     }
     if let Some(leg) = &mirror.fast
         && leg.bad_sectors > 0

@@ -25,6 +25,7 @@ pub mod identify;
 pub mod inventory;
 pub mod lineage;
 mod log;
+pub mod md;
 pub mod metrics;
 pub mod model;
 mod names;

@@ -7,12 +7,13 @@ use readstates_metrics::{Labels, Text};
 use crate::{
     heal::{
         Condition, WaitingOn,
-        facts::{Leg, Mirror, SyncAction},
-        observe::SECTOR_BYTES,
+        facts::{Leg, Mirror},
     },
     lineage::BrokenSlots,
+    md::SyncAction,
     model::Code,
     status::Report,
+    sysfs::SECTOR_BYTES,
 };
 
 /// All metrics of a super-disk.

@@ -22,7 +22,7 @@ impl Blank {
     pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
         let disk = &inventory.durable;
         let unused = free_device(disk)?.uses.is_empty();
-        let blank = is_blank(&disk.content);
+        let blank = disk.is_blank();
         let new = !spec.policy.used_before && !remembered(spec, inventory);
         (unused && blank && new).then(|| disk.identity.clone().map(Self))?
     }
@@ -31,15 +31,6 @@ impl Blank {
     pub fn device(&self) -> &Identity {
         &self.0
     }
-}
-
-/// Whether a device is there, was read, and holds nothing but zeros where it was read.
-#[must_use]
-pub fn is_blank(content: &Seen<Content>) -> bool {
-    let Seen::Present(content) = content else {
-        return false;
-    };
-    content.superblock == Seen::Absent && content.foreign.is_none()
 }
 
 /// Whether a fast leg knows a mirror of this volume: then its durable leg was in use, however blank it is. What else
@@ -131,7 +122,7 @@ impl Disposable {
             .iter()
             .any(|one| one.identity == disk.identity);
         let other = durable.number != identity.number && !same_disk(durable, &identity);
-        let nobodys = is_blank(&disk.content)
+        let nobodys = disk.is_blank()
             || matches!(
                 &disk.content,
                 Seen::Present(content)

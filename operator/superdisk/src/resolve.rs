@@ -15,8 +15,9 @@ use crate::{
     action::{Action, Decision, Leg, Through},
     assemble::{AssembleError, Lock, chain},
     execute::Executor,
-    inventory::{self, Array, Blocks, Inventory, Member, Sync, Tried},
+    inventory::{self, Blocks, Inventory, Tried},
     lineage::{self, Header, State},
+    md::{Array, SyncAction},
     model::{Code, Refusal, Seen},
     plan::{adoption, beyond, free_name, is_alone, is_local, plan},
     proof::{Idle, Overruled},
@@ -145,8 +146,8 @@ fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     let number = inventory.durable.identity.as_ref().map(|one| one.number);
     let durable = number.and_then(|number| mirror.member(number));
     match durable {
-        Some(member) if member.in_sync && !member.faulty => Ok(finish(inventory, mirror, stripe)),
-        Some(Member { faulty: true, .. }) => Ok(Step::Do(vec![stop(mirror)])),
+        Some(member) if member.is_whole() => Ok(finish(inventory, mirror, stripe)),
+        Some(member) if member.flags.faulty => Ok(Step::Do(vec![stop(mirror)])),
         Some(_) => Ok(Step::Wait(mirror.sync_progress)),
         None => Ok(Step::Do(vec![Action::ReAddDurable {
             array: mirror.name.clone(),
@@ -227,8 +228,16 @@ fn read_through(inventory: &Inventory, stripe: &Array) -> Option<Action> {
 /// Both legs are whole and alike: the durable leg gets a header that says so, and everything is stopped.
 fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> Step {
     match mirror.sync {
-        Sync::Idle => {}
-        Sync::Resync | Sync::Recover | Sync::Check | Sync::Repair | Sync::Other(_) => {
+        Some(SyncAction::Idle) => {}
+        Some(
+            SyncAction::Resync
+            | SyncAction::Recover
+            | SyncAction::Check
+            | SyncAction::Repair
+            | SyncAction::Reshape
+            | SyncAction::Frozen,
+        )
+        | None => {
             return Step::Wait(mirror.sync_progress);
         }
     }

@@ -19,8 +19,8 @@ use crate::{
     node_setup,
 };
 
-/// Unit of `/sys/…/size`, whatever the device's own sector size.
-const SYSFS_SECTOR_BYTES: u64 = 512;
+/// Unit of `size`, `sync_completed` and `bad_blocks` in sysfs, whatever the device's own sector size.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// What a path in `/dev` is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +162,10 @@ struct Look<'a> {
 pub(crate) struct Mount {
     pub(crate) number: String,
     pub(crate) at: String,
-    source: String,
+    pub(crate) filesystem: String,
+    pub(crate) source: String,
+    /// Of the mount, or of the filesystem under all its mounts.
+    pub(crate) read_only: bool,
 }
 
 impl Look<'_> {
@@ -208,7 +211,7 @@ impl Look<'_> {
         Ok(Device {
             name,
             number,
-            bytes: number_in(&folder.join("size"))?.saturating_mul(SYSFS_SECTOR_BYTES),
+            bytes: number_in(&folder.join("size"))?.saturating_mul(SECTOR_BYTES),
             read_only: number_in(&folder.join("ro"))? != 0,
             uses,
         })
@@ -340,13 +343,23 @@ fn read_if_there(path: &Path) -> Result<Option<String>, ObserveError> {
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`; see proc_pid_mountinfo(5).
-fn mount(line: &str) -> Option<Mount> {
+pub(crate) fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
-    let mut fields = before.split(' ');
+    let before: Vec<&str> = before.split(' ').collect();
+    let after: Vec<&str> = after.split(' ').collect();
+    let [_, _, number, _, at, options, ..] = before[..] else {
+        return None;
+    };
+    let [filesystem, source, ref over @ ..] = after[..] else {
+        return None;
+    };
+    let mut options = [options].into_iter().chain(over.iter().copied());
     Some(Mount {
-        number: fields.nth(2)?.to_owned(),
-        at: fields.nth(1)?.replace("\\040", " "),
-        source: after.split(' ').nth(1)?.to_owned(),
+        number: number.to_owned(),
+        at: at.replace("\\040", " "),
+        filesystem: filesystem.to_owned(),
+        source: source.to_owned(),
+        read_only: options.any(|list| list.split(',').any(|one| one == "ro")),
     })
 }
 
@@ -367,13 +380,6 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     error.kind() == io::ErrorKind::NotFound
         || going.iter().any(|one| code == Some(one.raw_os_error()))
-}
-
-/// Whether the `state` of an array's member says that md gave it up. One that is `faulty,blocked` may only have bad blocks
-/// that are not in its superblock yet: md says no more until it has written that.
-pub(crate) fn is_given_up(state: &str) -> bool {
-    let has = |flag| state.split(',').any(|word| word == flag);
-    has("faulty") && !has("blocked")
 }
 
 /// The names in a folder of sysfs; none when it is gone.

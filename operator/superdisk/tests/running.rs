@@ -13,9 +13,10 @@ use std::{
 
 use superdisk::{
     heal::{
-        facts::{Facts, Flags, SyncAction},
+        facts::Facts,
         observe::{LookError, look, unseen},
     },
+    md::{Flags, SyncAction},
     model::{DeviceNumber, Request},
     sysfs::{NodeKind, Nodes},
 };

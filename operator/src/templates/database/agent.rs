@@ -16,7 +16,7 @@ use k8s_openapi::{
 use readstates_agent::engine::Profile;
 use readstates_identity::Role;
 
-use super::{Members, Place, certificates, super_disk};
+use super::{Nodes, Place, certificates, super_disk};
 use crate::{
     names::{AGENT, ports},
     spec::ValidatedCluster,
@@ -85,7 +85,7 @@ pub(super) fn run_mount_to_write() -> VolumeMount {
 }
 
 /// Where a container has the data.
-pub(super) fn data_mount(engine: &dyn Members, place: &Place<'_>) -> VolumeMount {
+pub(super) fn data_mount(engine: &dyn Nodes, place: &Place<'_>) -> VolumeMount {
     match place.database.super_disk {
         Some(_) => super_disk::data_mount(engine.data_path()),
         None => pod::mount(pod::DATA, engine.data_path()),
@@ -95,7 +95,7 @@ pub(super) fn data_mount(engine: &dyn Members, place: &Place<'_>) -> VolumeMount
 /// The containers before and beside the database, in order.
 pub(super) fn containers(
     cluster: &ValidatedCluster,
-    engine: &dyn Members,
+    engine: &dyn Nodes,
     place: &Place<'_>,
     certificates: Vec<VolumeMount>,
 ) -> Vec<Container> {
@@ -163,7 +163,7 @@ pub(super) fn containers(
 }
 
 /// What the kubelet runs in the database's container before it stops it.
-pub(super) fn drain(place: &Place<'_>, engine: &dyn Members) -> Vec<String> {
+pub(super) fn drain(place: &Place<'_>, engine: &dyn Nodes) -> Vec<String> {
     let name = Profile::of(place.database.engine).name;
     let admin = engine.admin();
     let arguments = ["agent", "drain", "--engine", name, "--admin", &admin];
@@ -194,7 +194,7 @@ fn environment() -> Vec<EnvVar> {
     ]
 }
 
-fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str]) -> Vec<String> {
+fn arguments(place: &Place<'_>, engine: &dyn Nodes, life: &str, more: &[&str]) -> Vec<String> {
     let name = Profile::of(place.database.engine).name;
     let common = [
         "agent",
@@ -211,7 +211,7 @@ fn arguments(place: &Place<'_>, engine: &dyn Members, life: &str, more: &[&str])
 
 fn mounts(
     cluster: &ValidatedCluster,
-    engine: &dyn Members,
+    engine: &dyn Nodes,
     place: &Place<'_>,
     read_only_run: bool,
 ) -> Vec<VolumeMount> {
@@ -229,7 +229,7 @@ fn mounts(
 /// What a container beside the database asks for. A pod has CPUs of its own only if all its containers ask for exactly
 /// what they may have.
 pub(super) fn resources(
-    engine: &dyn Members,
+    engine: &dyn Nodes,
     place: &Place<'_>,
     request: &str,
     limit: &str,

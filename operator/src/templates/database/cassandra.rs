@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{
-    Config, DATACENTER, Members, Place, agent,
+    Config, DATACENTER, Nodes, Place, agent,
     certificates::{self, Certificates},
 };
 use crate::{
@@ -62,7 +62,7 @@ const USER: i64 = 999;
 
 pub(super) struct Cassandra;
 
-impl Members for Cassandra {
+impl Nodes for Cassandra {
     fn container(&self, place: &Place<'_>) -> Container {
         let (tls, edit) = match place.database.tls {
             Some(_) => (tls(), NO_PASSWORD),

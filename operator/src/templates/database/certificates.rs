@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::Members;
+use super::Nodes;
 use crate::{
     certificates::{CERTIFICATE, KEY},
     templates::{pod, store},
@@ -31,7 +31,7 @@ pub(super) struct Certificates {
 }
 
 /// `secret`: where the certificates are; none: no TLS.
-pub(super) fn of(engine: &dyn Members, secret: Option<&str>) -> Certificates {
+pub(super) fn of(engine: &dyn Nodes, secret: Option<&str>) -> Certificates {
     let Some(secret) = secret else {
         return Certificates::default();
     };

@@ -1,5 +1,5 @@
 //! The database: one StatefulSet a rack. What is the same for every engine is here; what differs in its pods is behind
-//! [`Members`], one module each. What else differs is in the engine's profile, in the crate of the agent.
+//! [`Nodes`], one module each. What else differs is in the engine's profile, in the crate of the agent.
 
 pub(super) mod agent;
 mod cassandra;
@@ -57,7 +57,7 @@ pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
         .as_deref()
 }
 
-/// One member's place in the database.
+/// A node's place in the database.
 struct Place<'a> {
     database: &'a Database,
     rack: &'a Rack,
@@ -67,9 +67,9 @@ struct Place<'a> {
     name: String,
 }
 
-/// What is special about the members of one engine.
-trait Members {
-    /// The container that runs a member: image, environment, arguments. Ports, probes, resources
+/// What is special about the nodes of one engine.
+trait Nodes {
+    /// The container that runs a node: image, environment, arguments. Ports, probes, resources
     /// and the data volume are added to it.
     fn container(&self, place: &Place<'_>) -> Container;
 
@@ -85,7 +85,7 @@ trait Members {
     /// Folders that it writes besides its data, by the volume's name: for as long as the pod lives.
     fn scratch(&self) -> &'static [(&'static str, &'static str)];
 
-    /// Ports of its own, beside CQL and the one between members.
+    /// Ports of its own, beside CQL and the one between nodes.
     fn ports(&self) -> Vec<ContainerPort>;
 
     /// Files it reads, and the pod's volumes for them.
@@ -127,7 +127,7 @@ pub fn template_with_image(
     }
 }
 
-fn members(engine: Engine) -> &'static dyn Members {
+fn nodes(engine: Engine) -> &'static dyn Nodes {
     match engine {
         Engine::Cassandra => &cassandra::Cassandra,
         Engine::Scylla => &scylla::Scylla,
@@ -258,7 +258,7 @@ fn pod_template(cluster: &ValidatedCluster, database: &Database, rack: &Rack) ->
             annotations: Some(annotations(cluster)),
             ..ObjectMeta::default()
         }),
-        spec: Some(pod_spec(cluster, members(database.engine), &place)),
+        spec: Some(pod_spec(cluster, nodes(database.engine), &place)),
     };
     overlay::over(&mut template, database.overlay.as_deref(), DATABASE);
     template
@@ -298,7 +298,7 @@ pub fn config(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> O
         file,
         text,
         path: _,
-    } = members(database.engine).config(&place)?;
+    } = nodes(database.engine).config(&place)?;
     Some(ConfigMap {
         metadata: cluster.id.child(place.name, Component::Database),
         data: Some([(file.to_owned(), text)].into()),
@@ -306,7 +306,7 @@ pub fn config(cluster: &ValidatedCluster, database: &Database, rack: &Rack) -> O
     })
 }
 
-fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>) -> PodSpec {
+fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Nodes, place: &Place<'_>) -> PodSpec {
     let all = cluster.id.selector(Component::Database);
     let config = engine.config(place);
     let zone = place.rack.zone.as_deref();
@@ -365,7 +365,7 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Members, place: &Place<'_>)
 
 fn container(
     cluster: &ValidatedCluster,
-    engine: &dyn Members,
+    engine: &dyn Nodes,
     place: &Place<'_>,
     config: Option<&Config>,
     certificates: Vec<VolumeMount>,

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    Config, DATACENTER, Members, Place, agent,
+    Config, DATACENTER, Nodes, Place, agent,
     certificates::{self, Certificates},
 };
 use crate::{
@@ -65,7 +65,7 @@ TLS
 
 pub(super) struct Scylla;
 
-impl Members for Scylla {
+impl Nodes for Scylla {
     fn container(&self, place: &Place<'_>) -> Container {
         let resources = &place.database.resources;
         let guaranteed = guaranteed(resources);

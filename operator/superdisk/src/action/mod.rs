@@ -3,14 +3,16 @@
 
 mod line;
 mod show;
+mod tried;
 
 use std::path::PathBuf;
 
 pub(crate) use show::ranges;
 
 use crate::{
-    inventory::{Identity, Knob},
+    inventory::Identity,
     lineage::{Header, Point},
+    md::Knob,
     model::Refusal,
     proof::{Blank, Disposable, Idle, Overruled, Unformatted},
     spec::FilesystemKind,

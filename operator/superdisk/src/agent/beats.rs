@@ -134,7 +134,7 @@ impl Headers {
         let identity = identity.filter(|identity| {
             let mirror = inventory.array_of(identity.number);
             let member = mirror.and_then(|mirror| mirror.member(identity.number));
-            member.is_some_and(|member| !member.faulty)
+            member.is_some_and(|member| !member.flags.faulty)
         });
         let identity = identity.ok_or(BeatError::AnotherDevice)?;
         let content = present(&inventory.durable.content).ok_or(BeatError::Unread)?;

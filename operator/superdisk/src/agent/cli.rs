@@ -15,7 +15,6 @@ use crate::{
     assemble::chain,
     claim::{Claim, Record, StateFolder, records},
     flags::SpecFlags,
-    heal::observe::SECTOR_BYTES,
     identify::IdentifyError,
     log::say,
     patrol::{self, BlockDevice, Disk, Escort},
@@ -23,6 +22,7 @@ use crate::{
     spec::{FilesystemKind, Policy, Spec},
     status::{Paint, Report, draw},
     stop::{Stop, end_on_sigterm},
+    sysfs::SECTOR_BYTES,
 };
 
 /// Flags of `superdisk agent`.

@@ -21,8 +21,8 @@ use crate::{
     assemble::{self, AssembleError, Lock, Outcome, chain},
     execute::Executor,
     heal::{
-        Knob, Step,
-        facts::{Facts, Mirror},
+        Setting, Step,
+        facts::{Facts, Leg, Mirror},
     },
     inventory::{Devices, Tried},
     log::say,
@@ -153,7 +153,7 @@ impl SuperDisk {
                 let file = format!("md/dev-{}/state", named(step, fast)?);
                 self.write(step, mirror, &[(&file, "-write_error")])
             }
-            Step::Set(knob) => self.set(step, mirror, *knob),
+            Step::Set(setting) => self.set(step, mirror, *setting),
             Step::StartCheck { from, to } => {
                 let to = to.map_or_else(|| "max".to_owned(), |to| to.to_string());
                 // md takes no lower end above the upper one.
@@ -255,17 +255,17 @@ impl SuperDisk {
         })
     }
 
-    fn set(&self, step: &Step, mirror: &Mirror, knob: Knob) -> Result<(), DiskError> {
-        let name = |leg: &Option<crate::heal::facts::Leg>| {
+    fn set(&self, step: &Step, mirror: &Mirror, setting: Setting) -> Result<(), DiskError> {
+        let name = |leg: &Option<Leg>| {
             leg.as_ref()
                 .map(|leg| leg.device.clone())
                 .unwrap_or_default()
         };
-        let file = knob.path();
+        let file = setting.path();
         let file = file
             .replace("{durable}", &name(&mirror.durable))
             .replace("{fast}", &name(&mirror.fast));
-        self.write(step, mirror, &[(&file, &knob.value())])
+        self.write(step, mirror, &[(&file, &setting.value())])
     }
 
     fn write(&self, step: &Step, mirror: &Mirror, files: &[(&str, &str)]) -> Result<(), DiskError> {
@@ -294,6 +294,7 @@ mod tests {
         agent::{AgentState, state::tests::spec},
         claim::StateFolder,
         heal::tests::{NOW, healthy},
+        md::Knob,
     };
 
     /// A folder that takes what is written to the mirror.
@@ -333,16 +334,20 @@ mod tests {
         for (step, file, value) in [
             (Step::ClearWriteError, "dev-md100/state", "-write_error"),
             (
-                Step::Set(Knob::FastNotWriteMostly),
+                Step::Set(Setting::FastNotWriteMostly),
                 "dev-md100/state",
                 "-writemostly",
             ),
             (
-                Step::Set(Knob::DurableWriteMostly),
+                Step::Set(Setting::DurableWriteMostly),
                 "dev-sdb/state",
                 "writemostly",
             ),
-            (Step::Set(Knob::NoBacklog), "bitmap/backlog", "0"),
+            (
+                Step::Set(Setting::Knob(Knob::Backlog, 0)),
+                "bitmap/backlog",
+                "0",
+            ),
         ] {
             disk.step(&step, &facts, &|| ()).unwrap();
             assert_eq!(written(&root, file), value, "{step}");

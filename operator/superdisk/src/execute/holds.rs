@@ -172,7 +172,7 @@ fn stands(now: &Inventory, array: &str) -> Result<(), &'static str> {
         .map(|identity| identity.number);
     let mirror = number.and_then(|number| now.array_of(number));
     let member = mirror.and_then(|mirror| mirror.member(number?));
-    let whole = member.is_some_and(|member| member.in_sync && !member.faulty);
+    let whole = member.is_some_and(|member| member.is_whole());
     if whole && mirror.is_some_and(|mirror| mirror.name == array) {
         Ok(())
     } else {

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, Limits, Step,
-    facts::{Mirror, SyncAction},
+    facts::Mirror,
     memory::{Memory, Seconds},
-    observe::SECTOR_BYTES,
 };
+use crate::{md::SyncAction, sysfs::SECTOR_BYTES};
 
 /// What is compared in one go: 4 GiB, about two minutes of a network disk that gives 30 MiB/s for it.
 const WINDOW_SECTORS: u64 = (4 << 30) / SECTOR_BYTES;

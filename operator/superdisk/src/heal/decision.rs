@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::memory::Seconds;
-use crate::lineage::BrokenSlots;
+use crate::{lineage::BrokenSlots, md::Knob};
 
 /// What [`decide`](super::decide) answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub enum Step {
     /// Let md try to write bad sectors of the fast leg again.
     ClearWriteError,
     /// Set a setting of the mirror.
-    Set(Knob),
+    Set(Setting),
     /// Compare the legs from one sector to another.
     StartCheck {
         /// First sector.
@@ -215,7 +215,7 @@ impl fmt::Display for Step {
             Self::ReAddFastLeg => f.write_str("add the fast leg back, copying what changed"),
             Self::RebuildFastLeg => f.write_str("rebuild the fast leg, copying everything"),
             Self::ClearWriteError => f.write_str("let bad sectors of the fast leg be tried again"),
-            Self::Set(knob) => write!(f, "set {} to {}", knob.path(), knob.value()),
+            Self::Set(setting) => write!(f, "set {} to {}", setting.path(), setting.value()),
             Self::StartCheck { from, to: None } => write!(f, "check from sector {from} to the end"),
             Self::StartCheck { from, to: Some(to) } => write!(f, "check sectors {from} to {to}"),
             Self::EndCheckWindow => f.write_str("end this part of the check"),
@@ -223,37 +223,25 @@ impl fmt::Display for Step {
     }
 }
 
-/// A setting below `/sys/block/<mirror>`.
+/// A setting of the mirror, and what it shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knob {
-    /// Read errors in an hour before md kicks a leg.
-    MaxReadErrors(u64),
-    /// KiB/s that a copy gets in any case.
-    SyncSpeedMin(u64),
-    /// KiB/s that a copy takes at most.
-    SyncSpeedMax(u64),
-    /// Whether the kernel shall think of a spinning disk. It never shall.
-    NotRotational,
-    /// Let no write be acknowledged before the durable leg has it.
-    NoBacklog,
+pub enum Setting {
+    /// One that is a number.
+    Knob(Knob, u64),
     /// Let copies go to the end.
     SyncToTheEnd,
-    /// Whether md shall read the durable leg only for want of another.
+    /// Let md read the durable leg only for want of another.
     DurableWriteMostly,
     /// Let md read the fast leg.
     FastNotWriteMostly,
 }
 
-impl Knob {
+impl Setting {
     /// Below the mirror's folder; `{durable}` and `{fast}` stand for the members' names.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
-            Self::MaxReadErrors(_) => "md/max_read_errors",
-            Self::SyncSpeedMin(_) => "md/sync_speed_min",
-            Self::SyncSpeedMax(_) => "md/sync_speed_max",
-            Self::NotRotational => "queue/rotational",
-            Self::NoBacklog => "md/bitmap/backlog",
+            Self::Knob(knob, _) => knob.file(),
             Self::SyncToTheEnd => "md/sync_max",
             Self::DurableWriteMostly => "md/dev-{durable}/state",
             Self::FastNotWriteMostly => "md/dev-{fast}/state",
@@ -264,10 +252,7 @@ impl Knob {
     #[must_use]
     pub fn value(self) -> String {
         match self {
-            Self::MaxReadErrors(number)
-            | Self::SyncSpeedMin(number)
-            | Self::SyncSpeedMax(number) => number.to_string(),
-            Self::NotRotational | Self::NoBacklog => "0".to_owned(),
+            Self::Knob(_, number) => number.to_string(),
             Self::SyncToTheEnd => "max".to_owned(),
             Self::DurableWriteMostly => "writemostly".to_owned(),
             Self::FastNotWriteMostly => "-writemostly".to_owned(),

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::sysfs;
+use crate::md::{Flags, SyncAction};
 
 /// One look at a running super-disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,44 +50,6 @@ pub struct Sync {
     pub kib_per_second: u64,
 }
 
-/// The words of `md/sync_action`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SyncAction {
-    /// Nothing.
-    Idle,
-    /// Copies onto a leg that is not in sync: always durable to fast, as we start it.
-    Recover,
-    /// Copies between legs that both count as in sync, from the first that is not write-mostly: the
-    /// wrong direction for us.
-    Resync,
-    /// Reads both legs and counts differences.
-    Check,
-    /// Reads both legs and overwrites differences.
-    Repair,
-    /// Grows or changes shape.
-    Reshape,
-    /// Told not to start anything.
-    Frozen,
-}
-
-impl SyncAction {
-    /// `None` for a word that no kernel we know uses.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "idle" => Self::Idle,
-            "recover" => Self::Recover,
-            "resync" => Self::Resync,
-            "check" => Self::Check,
-            "repair" => Self::Repair,
-            "reshape" => Self::Reshape,
-            "frozen" => Self::Frozen,
-            _ => return None,
-        })
-    }
-}
-
 /// A member of the mirror.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leg {
@@ -98,7 +60,7 @@ pub struct Leg {
     /// Whether the device behind it is still in the kernel: an unplugged one stays a member until it is written to.
     pub present: bool,
     /// Which place it has; `None` for a spare or a faulty one.
-    pub slot: Option<u32>,
+    pub slot: Option<u16>,
     /// Sectors of its data that are filled, counted from the first; `None` when all are.
     pub filled_sectors: Option<u64>,
     /// Sectors whose read error md mended by writing them again, since the array was started.
@@ -114,36 +76,6 @@ impl Leg {
     #[must_use]
     pub fn in_sync(&self) -> bool {
         self.flags.in_sync && !self.flags.faulty && self.present
-    }
-}
-
-/// The words of `md/dev-*/state` that we act on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the kernel's own set of independent flags"
-)]
-pub struct Flags {
-    /// `faulty`: md gave it up.
-    pub faulty: bool,
-    pub in_sync: bool,
-    pub write_mostly: bool,
-    /// `write_error`: a write failed; ranges in the bad-block log are not written again until it is cleared.
-    pub write_error: bool,
-}
-
-impl Flags {
-    /// From `in_sync,write_mostly`; words that mean nothing to us are passed over.
-    #[must_use]
-    pub fn from_words(words: &str) -> Self {
-        let words = words.trim();
-        let has = |word| words.split(',').any(|one| one == word);
-        Self {
-            faulty: sysfs::is_given_up(words),
-            in_sync: has("in_sync"),
-            write_mostly: has("write_mostly"),
-            write_error: has("write_error"),
-        }
     }
 }
 

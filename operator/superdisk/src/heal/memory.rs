@@ -5,12 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Step,
-    check::CheckMemory,
-    facts::{Facts, SyncAction},
-};
-use crate::lineage::BrokenSlots;
+use super::{Step, check::CheckMemory, facts::Facts};
+use crate::{lineage::BrokenSlots, md::SyncAction};
 
 /// Seconds since 1970.
 pub type Seconds = u64;

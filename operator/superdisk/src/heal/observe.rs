@@ -8,16 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::facts::{
-    Facts, Flags, Knobs, Leg, Member, Mirror, Mount, Stripe, Sync, SyncAction, Traffic,
-};
+use super::facts::{Facts, Knobs, Leg, Member, Mirror, Mount, Stripe, Sync, Traffic};
 use crate::{
+    md::{
+        self, Array, ArrayState, Knob,
+        read::{Unread, array},
+    },
     model::{Candidate, Device, Node, Request, Seen, Survey, Use},
-    sysfs::{self, Nodes, ObserveError, is_gone, names_in},
+    sysfs::{self, Nodes, ObserveError, SECTOR_BYTES, is_gone, names_in},
 };
-
-/// Unit of `size`, `sync_completed` and `bad_blocks` in sysfs.
-pub const SECTOR_BYTES: u64 = 512;
 
 /// Why the running arrays could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -25,13 +24,9 @@ pub enum LookError {
     /// The devices could not be found.
     #[error("failed to find the devices")]
     Devices(#[from] ObserveError),
-    /// A file of sysfs or procfs could not be understood.
-    #[error("failed to read {path}")]
-    Read {
-        /// Which one.
-        path: PathBuf,
-        source: io::Error,
-    },
+    /// A file of sysfs could not be read or understood.
+    #[error(transparent)]
+    Read(#[from] Unread),
     /// A disk was asked whose component it is, and does not say.
     #[error("failed to read whose component {device} is")]
     Silent { device: String, source: io::Error },
@@ -106,42 +101,17 @@ fn block(candidate: &Candidate) -> Option<&Device> {
 
 /// The mount at `target`, the last one where several lie on each other, and the device's sysfs name.
 fn mount_at(root: &Path, target: &Path) -> Result<Option<(Mount, Option<String>)>, LookError> {
-    let path = root.join("proc/self/mountinfo");
-    let text = fs::read_to_string(&path).map_err(|source| LookError::Read { path, source })?;
-    let target = target.to_string_lossy();
-    let found = text.lines().rev().find_map(|line| {
-        // `36 35 9:1 / /data rw,noatime shared:1 - xfs /dev/md1 rw`; see proc_pid_mountinfo(5).
-        let (before, after) = line.split_once(" - ")?;
-        let before: Vec<&str> = before.split(' ').collect();
-        let after: Vec<&str> = after.split(' ').collect();
-        let [_, _, number, _, at, options, ..] = before[..] else {
-            return None;
+    let mut mounts = sysfs::own_mounts(root)?.into_iter().rev();
+    let found = mounts.find(|mount| Path::new(&mount.at) == target);
+    Ok(found.map(|found| {
+        let name = sysfs_name(&root.join("sys/dev/block").join(&found.number));
+        let mount = Mount {
+            device: name.clone().unwrap_or(found.source),
+            filesystem: found.filesystem,
+            read_only: found.read_only,
         };
-        let [filesystem, source, over, ..] = after[..] else {
-            return None;
-        };
-        (at.replace("\\040", " ") == target).then(|| {
-            let read_only = [options, over]
-                .iter()
-                .any(|list| list.split(',').any(|one| one == "ro"));
-            let name = sysfs_name(&root.join("sys/dev/block").join(number));
-            let mount = Mount {
-                device: name.clone().unwrap_or_else(|| source.to_owned()),
-                filesystem: filesystem.to_owned(),
-                read_only,
-            };
-            (mount, name)
-        })
-    });
-    Ok(found)
-}
-
-/// Whether the device behind `MD/md/dev-NAME` is still there: the link of one that has gone leads to the one that came
-/// in its place, and nothing is built upon that.
-fn is_present(member: &Path) -> bool {
-    let array = member.ancestors().nth(2).and_then(Path::file_name);
-    let holders = member.join("block/holders");
-    array.is_some_and(|array| holders.join(array).exists())
+        (mount, name)
+    }))
 }
 
 /// The last part of what a link in sysfs leads to; `None` when that is gone.
@@ -165,7 +135,7 @@ impl Arrays<'_> {
             Ok(text) => Ok(text.trim() == level),
             // Gone, or no array.
             Err(error) if is_gone(&error) => Ok(false),
-            Err(source) => Err(LookError::Read { path, source }),
+            Err(source) => Err(Unread { path, source }.into()),
         }
     }
 
@@ -229,31 +199,36 @@ impl Arrays<'_> {
 
     fn holders(&self, device: &str) -> Result<Vec<String>, LookError> {
         let path = self.folder(device).join("holders");
-        names_in(&path).map_err(|source| LookError::Read { path, source })
+        Ok(names_in(&path).map_err(Unread::of(&path))?)
     }
 
     fn mirror(&self, name: &str) -> Result<Mirror, LookError> {
+        let found = array(self.root, name)?;
         let folder = self.folder(name);
-        let md = folder.join("md");
         let (mut durable, mut fast) = (None, None);
-        for member in members(&md)? {
-            let leg = self.leg(&member)?;
+        for member in &found.members {
             // The fast leg is an array even of one device; the durable leg never is one.
-            let place = if self.is_array(&leg.device) {
+            let place = if self.is_array(&member.name) {
                 &mut fast
             } else {
                 &mut durable
             };
-            *place = Some(leg);
+            *place = Some(self.leg(member, &folder)?);
         }
+        let action = found.sync;
+        let action = action.ok_or_else(|| not_understood(&folder.join("md/sync_action")))?;
         Ok(Mirror {
-            name: name.to_owned(),
-            bytes: number(&folder.join("size"))? * SECTOR_BYTES,
-            sync: sync(&md)?,
+            knobs: knobs(&found, &folder)?,
+            name: found.name,
+            bytes: found.bytes,
+            sync: Sync {
+                action,
+                progress: found.sync_progress,
+                kib_per_second: found.sync_kib_per_second,
+            },
             durable,
             fast,
-            mismatch_sectors: number(&md.join("mismatch_cnt"))?,
-            knobs: knobs(&folder)?,
+            mismatch_sectors: found.mismatch_sectors,
         })
     }
 
@@ -263,126 +238,73 @@ impl Arrays<'_> {
             || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    fn leg(&self, member: &Path) -> Result<Leg, LookError> {
-        let device = device_of(member);
-        let stat = self.folder(&device).join("stat");
-        Ok(Leg {
-            flags: Flags::from_words(&word(&member.join("state"))?),
-            present: is_present(member),
-            // `none` for one that has no place.
-            slot: word(&member.join("slot"))?.parse().ok(),
-            // `none` for one that is whole.
-            filled_sectors: optional(&member.join("recovery_start"))?
-                .and_then(|text| text.parse().ok()),
-            healed_sectors: number(&member.join("errors"))?,
-            bad_sectors: bad_sectors(&word(&member.join("bad_blocks"))?),
+    fn leg(&self, member: &md::Member, mirror: &Path) -> Result<Leg, LookError> {
+        let Seen::Present(bad_sectors) = member.bad_sectors else {
+            let file = format!("md/dev-{}/bad_blocks", member.name);
+            return Err(not_understood(&mirror.join(file)));
+        };
+        let stat = self.folder(&member.name).join("stat");
+        let traffic = match sysfs::read(&stat) {
+            Ok(text) => traffic(&text),
             // Gone together with the device.
-            traffic: optional(&stat)?.as_deref().map(traffic).unwrap_or_default(),
-            device,
+            Err(error) if is_gone(&error) => Traffic::default(),
+            Err(source) => return Err(Unread { path: stat, source }.into()),
+        };
+        Ok(Leg {
+            device: member.name.clone(),
+            flags: member.flags,
+            present: member.is_present(),
+            slot: member.slot,
+            filled_sectors: member.filled_sectors,
+            healed_sectors: member.errors,
+            bad_sectors,
+            traffic,
         })
     }
 
     fn stripe(&self, name: &str) -> Result<Stripe, LookError> {
-        let folder = self.folder(name);
-        let md = folder.join("md");
-        let mut slots = Vec::new();
-        for member in members(&md)? {
-            let device = device_of(&member);
-            let present = is_present(&member);
-            let slot: u32 = word(&member.join("slot"))?.parse().unwrap_or(u32::MAX);
-            let size = number(&self.folder(&device).join("size")).unwrap_or(0);
-            let bytes = if present { size * SECTOR_BYTES } else { 0 };
-            slots.push((
-                slot,
-                Member {
-                    device,
-                    bytes,
-                    present,
-                },
-            ));
-        }
-        slots.sort_by_key(|(slot, _)| *slot);
+        let found = array(self.root, name)?;
+        let member = |member: &md::Member| {
+            let size = self.folder(&member.name).join("size");
+            let sectors = if member.is_present() {
+                sysfs::number_in(&size).unwrap_or(0)
+            } else {
+                0
+            };
+            Member {
+                device: member.name.clone(),
+                bytes: sectors * SECTOR_BYTES,
+                present: member.is_present(),
+            }
+        };
         Ok(Stripe {
-            name: name.to_owned(),
-            bytes: number(&folder.join("size"))? * SECTOR_BYTES,
-            broken: word(&md.join("array_state"))? == "broken",
-            members: slots.into_iter().map(|(_, member)| member).collect(),
+            bytes: found.bytes,
+            broken: found.state == ArrayState::Broken,
+            members: found.members.iter().map(member).collect(),
+            name: found.name,
         })
     }
 }
 
-/// The folders `dev-*` of an array, by name.
-fn members(md: &Path) -> Result<Vec<PathBuf>, LookError> {
-    let unread = |source| LookError::Read {
-        path: md.to_owned(),
-        source,
-    };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(md).map_err(unread)? {
-        let entry = entry.map_err(unread)?;
-        if entry.file_name().to_string_lossy().starts_with("dev-") {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// `dev-sdb` is about `sdb`; md writes `!` for the `/` in names such as `cciss/c0d0`.
-fn device_of(member: &Path) -> String {
-    let name = member.file_name().unwrap_or_default().to_string_lossy();
-    name.trim_start_matches("dev-").to_owned()
-}
-
-fn sync(md: &Path) -> Result<Sync, LookError> {
-    let path = md.join("sync_action");
-    let text = word(&path)?;
-    let action = SyncAction::from_word(&text).ok_or_else(|| LookError::Read {
-        path,
-        source: io::Error::other(format!("{text} is no sync action we know")),
-    })?;
-    // `none`, `delayed`, or `12288 / 1048576`.
-    let completed = word(&md.join("sync_completed"))?;
-    let progress = completed
-        .split_once(" / ")
-        .and_then(|(done, all)| Some((done.parse().ok()?, all.parse().ok()?)));
-    // `none` when nothing runs.
-    let speed = word(&md.join("sync_speed"))?;
-    Ok(Sync {
-        action,
-        progress,
-        kib_per_second: speed.parse().unwrap_or(0),
-    })
-}
-
-fn knobs(folder: &Path) -> Result<Knobs, LookError> {
-    let md = folder.join("md");
-    // `1000 (system)` or `25000 (local)`.
-    let speed = |name: &str| {
-        let path = md.join(name);
-        let text = word(&path)?;
-        parse(&path, text.split(' ').next().unwrap_or_default())
+/// All settings are there on a mirror that runs, but for the one of a bitmap.
+fn knobs(mirror: &Array, folder: &Path) -> Result<Knobs, LookError> {
+    let setting = |knob: Knob| {
+        let value = mirror.knob(knob);
+        value.ok_or_else(|| not_understood(&folder.join(knob.file())))
     };
     Ok(Knobs {
-        max_read_errors: number(&md.join("max_read_errors"))?,
-        sync_speed_min: speed("sync_speed_min")?,
-        sync_speed_max: speed("sync_speed_max")?,
-        rotational: number(&folder.join("queue/rotational"))? != 0,
-        // No folder without a bitmap.
-        backlog: match optional(&md.join("bitmap/backlog"))? {
-            Some(text) => parse(&md.join("bitmap/backlog"), &text)?,
-            None => 0,
-        },
-        sync_ends_early: word(&md.join("sync_max"))? != "max",
+        max_read_errors: setting(Knob::MaxReadErrors)?,
+        sync_speed_min: setting(Knob::SyncSpeedMin)?,
+        sync_speed_max: setting(Knob::SyncSpeedMax)?,
+        rotational: setting(Knob::Rotational)? != 0,
+        backlog: mirror.knob(Knob::Backlog).unwrap_or(0),
+        sync_ends_early: mirror.sync_ends_early,
     })
 }
 
-/// `first length` a line.
-fn bad_sectors(text: &str) -> u64 {
-    let lengths = text.lines().filter_map(|line| line.split(' ').nth(1));
-    lengths
-        .filter_map(|length| length.parse::<u64>().ok())
-        .sum()
+fn not_understood(path: &Path) -> LookError {
+    let source = io::Error::other("it is not there, or says what no kernel that we know says");
+    Unread::of(path)(source).into()
 }
 
 /// See the kernel's `Documentation/block/stat.rst`.
@@ -399,35 +321,5 @@ fn traffic(stat: &str) -> Traffic {
             write_ms,
         },
         _ => Traffic::default(),
-    }
-}
-
-fn number(path: &Path) -> Result<u64, LookError> {
-    parse(path, &word(path)?)
-}
-
-fn parse(path: &Path, text: &str) -> Result<u64, LookError> {
-    text.parse().map_err(|_| LookError::Read {
-        path: path.to_owned(),
-        source: io::Error::other(format!("{text:?} is not a number")),
-    })
-}
-
-fn word(path: &Path) -> Result<String, LookError> {
-    sysfs::read(path).map_err(|source| LookError::Read {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// A file that is not always there; `None` where it is not.
-fn optional(path: &Path) -> Result<Option<String>, LookError> {
-    match sysfs::read(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(source) => Err(LookError::Read {
-            path: path.to_owned(),
-            source,
-        }),
     }
 }

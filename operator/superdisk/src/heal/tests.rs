@@ -3,10 +3,10 @@
 mod comparisons;
 
 use super::{
-    facts::{Flags, Knobs, Member, Mount, Sync, Traffic},
+    facts::{Knobs, Member, Mount, Sync, Traffic},
     *,
 };
-use crate::lineage::BrokenSlots;
+use crate::{lineage::BrokenSlots, md::Flags};
 
 /// 2026-07-14, some time.
 pub(crate) const NOW: Seconds = 1_784_000_000;
@@ -19,7 +19,7 @@ pub(crate) const LIMITS: Limits = Limits {
     check_every: 30 * DAY,
 };
 
-fn leg(device: &str, slot: u32, write_mostly: bool) -> Leg {
+fn leg(device: &str, slot: u16, write_mostly: bool) -> Leg {
     Leg {
         device: device.to_owned(),
         flags: Flags {

@@ -2,7 +2,6 @@
 //!
 //! Types only; [`observe`] fills them. What could not be read is [`Seen::Unknown`], never taken for absent.
 
-mod arrays;
 mod disks;
 mod observe;
 mod patience;
@@ -15,8 +14,8 @@ pub use observe::{ObserveError, observe};
 pub(crate) use {disks::read_direct, patience::read_within};
 
 use crate::{
-    action::Action,
     lineage::{Header, Point},
+    md::Array,
     model::{DeviceNumber, Kernel, Node, Seen},
     superblock::{Bitmap, Filesystem, Signature, Superblock, Uuid},
 };
@@ -66,39 +65,6 @@ pub struct Tried {
     pub read_through: bool,
 }
 
-impl Tried {
-    /// Takes note of an action that was done, where what it changes cannot be seen.
-    pub fn note(&mut self, action: &Action) {
-        match action {
-            Action::Watch { durable: _, seen } => self.watched = Some(*seen),
-            Action::GrowFilesystem { .. } => self.grown = true,
-            Action::LimitWait { .. } => self.waits_limited = true,
-            Action::ReadThrough { .. } => self.read_through = true,
-            Action::Stop { .. }
-            | Action::Fail { .. }
-            | Action::Remove { .. }
-            | Action::CreateStripe { .. }
-            | Action::StartStripe { .. }
-            | Action::ForgetLineage { .. }
-            | Action::ForgetMirror(_)
-            | Action::CreateMirror { .. }
-            | Action::StartMirror { .. }
-            | Action::StartMirrorFromFast { .. }
-            | Action::ReAddDurable { .. }
-            | Action::Mark { .. }
-            | Action::SettleMarks { .. }
-            | Action::ReAdd { .. }
-            | Action::Add { .. }
-            | Action::WriteMostly { .. }
-            | Action::WriteLineage { .. }
-            | Action::Format { .. }
-            | Action::Set { .. }
-            | Action::GrowMirror { .. }
-            | Action::Mount { .. } => {}
-        }
-    }
-}
-
 /// A device by what stays the same: checked again right before anything is written to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -132,6 +98,17 @@ pub struct Disk {
     pub wait_millis: Option<u64>,
     /// What is on it.
     pub content: Seen<Content>,
+}
+
+impl Disk {
+    /// Whether it is there, was read, and holds nothing but zeros where it was read.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        let Seen::Present(content) = &self.content else {
+            return false;
+        };
+        content.superblock == Seen::Absent && content.foreign.is_none()
+    }
 }
 
 /// What is on a device, or inside of a stripe.
@@ -192,140 +169,6 @@ impl LegFound {
     }
 }
 
-/// An md array as the kernel has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Array {
-    /// Kernel name, such as `md127`.
-    pub name: String,
-    pub number: DeviceNumber,
-    /// `raid0`, `raid1`, or what else it says; empty while it is inactive.
-    pub level: String,
-    /// What it is doing.
-    pub state: ArrayState,
-    /// Slots.
-    pub raid_disks: u64,
-    /// Capacity.
-    pub bytes: u64,
-    /// Kibibytes that it uses of each member; 0 for stripes.
-    pub component_kib: u64,
-    /// What it is copying.
-    pub sync: Sync,
-    /// Sectors done and to be done, while it copies.
-    pub sync_progress: Option<(u64, u64)>,
-    /// The members are not known to agree: a copy between them is due, whichever has the right data.
-    pub unclean: bool,
-    /// Members, by slot.
-    pub members: Vec<Member>,
-    /// Devices built upon it.
-    pub holders: Vec<String>,
-    /// Settings.
-    pub knobs: Vec<(Knob, u64)>,
-}
-
-/// `md/array_state`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ArrayState {
-    /// No members, or members and no array: it takes no requests.
-    Inactive,
-    /// It takes requests.
-    Running,
-    /// It takes reads, and becomes writable with the first write.
-    ReadAuto,
-    /// It takes reads.
-    ReadOnly,
-    /// A stripe that has lost a member: every request fails.
-    Broken,
-    /// Anything else, or it could not be read.
-    Other(String),
-}
-
-impl ArrayState {
-    /// Whether it takes reads.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        match self {
-            Self::Running | Self::ReadAuto | Self::ReadOnly => true,
-            Self::Inactive | Self::Broken | Self::Other(_) => false,
-        }
-    }
-}
-
-/// `md/sync_action`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// Nothing.
-    Idle,
-    /// From the first member that is not write-mostly to all others, whichever has the right data.
-    Resync,
-    /// From the members in sync to those that are not.
-    Recover,
-    /// Comparing.
-    Check,
-    /// Comparing, and overwriting the higher slots where they differ.
-    Repair,
-    /// Anything else, such as `frozen`.
-    Other(String),
-}
-
-/// A member of a running array.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Name in the array's folder, without `dev-`; it is the kernel name.
-    pub name: String,
-    /// Device number; unknown once the device has gone from under it.
-    pub number: Seen<DeviceNumber>,
-    /// Its slot, when it has one.
-    pub slot: Option<u16>,
-    /// It has failed.
-    pub faulty: bool,
-    /// It is whole.
-    pub in_sync: bool,
-    /// It is read only when no other can be.
-    pub write_mostly: bool,
-    /// Sectors that were read wrongly and mended.
-    pub errors: u64,
-    /// Sectors that are known to be bad; unknown when the list could not be read.
-    pub bad_sectors: Seen<u64>,
-}
-
-/// A setting that does not outlast the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Knob {
-    /// Mended reads before a member is thrown out. It counts for all local devices together.
-    MaxReadErrors,
-    /// Rate that a rebuild keeps to, in KiB/s.
-    SyncSpeedMin,
-    /// Rate that a rebuild never exceeds, in KiB/s.
-    SyncSpeedMax,
-    /// Writes that may be acknowledged before the durable leg has them. It must be none.
-    Backlog,
-    /// Whether seeks are slow: taken over from the durable leg's device.
-    Rotational,
-}
-
-impl Knob {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::MaxReadErrors,
-        Self::SyncSpeedMin,
-        Self::SyncSpeedMax,
-        Self::Backlog,
-        Self::Rotational,
-    ];
-
-    /// Its file below `/sys/block/NAME`.
-    #[must_use]
-    pub fn file(self) -> &'static str {
-        match self {
-            Self::MaxReadErrors => "md/max_read_errors",
-            Self::SyncSpeedMin => "md/sync_speed_min",
-            Self::SyncSpeedMax => "md/sync_speed_max",
-            Self::Backlog => "md/bitmap/backlog",
-            Self::Rotational => "queue/rotational",
-        }
-    }
-}
-
 /// A device with the durable leg's superblock that is not the durable leg's: a clone of it, or what it is a clone of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Twin {
@@ -369,26 +212,4 @@ impl Inventory {
 fn chosen(local: &[Disk], count: usize) -> Vec<&Disk> {
     let there = local.iter().filter(|disk| disk.identity.is_some());
     there.take(count).collect()
-}
-
-impl Array {
-    /// The member that is this device.
-    #[must_use]
-    pub fn member(&self, number: DeviceNumber) -> Option<&Member> {
-        let is = |member: &&Member| member.number == Seen::Present(number);
-        self.members.iter().find(is)
-    }
-
-    /// A setting, where this kernel has it.
-    #[must_use]
-    pub fn knob(&self, knob: Knob) -> Option<u64> {
-        let found = self.knobs.iter().find(|(one, _)| *one == knob);
-        found.map(|(_, value)| *value)
-    }
-
-    /// Its device node.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/{}", self.name))
-    }
 }

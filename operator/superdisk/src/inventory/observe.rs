@@ -10,12 +10,11 @@ use std::{
 
 use super::{
     Disk, Fast, Identity, Inventory, LegFound, Mount, Tried, Twin,
-    arrays::{arrays, device_number},
     disks::{Blocks, Gaps, Striped, Whole, content, header_on},
 };
 use crate::{
+    md::read::{Unread, arrays, device_number},
     model::{Candidate, Device, Node, Request, Seen},
-    proof,
     spec::{STRIPE_PREFIX, Spec},
     superblock::{self, Role, Superblock, Uuid},
     sysfs::{self, read, under},
@@ -27,6 +26,9 @@ pub enum ObserveError {
     /// Not even for a preflight.
     #[error(transparent)]
     Survey(#[from] sysfs::ObserveError),
+    /// An array could not be looked at.
+    #[error(transparent)]
+    Array(#[from] Unread),
     /// A file that every Linux with md has could not be read.
     #[error("failed to read {path}")]
     Read {
@@ -69,7 +71,6 @@ pub fn observe(
     let local = in_order(spec, local, own);
     let twins = look.twins(&durable, &local)?;
     let (mounts, node_mounts) = (sysfs::own_mounts(root)?, sysfs::node_mounts(root)?);
-    let file = root.join("sys/block");
     Ok(Inventory {
         kernel: survey.kernel,
         boot: look.uuid("proc/sys/kernel/random/boot_id")?,
@@ -78,7 +79,7 @@ pub fn observe(
         local,
         fast,
         legs,
-        arrays: arrays(root).map_err(|source| ObserveError::Read { path: file, source })?,
+        arrays: arrays(root)?,
         twins,
         mounts: mounts.into_iter().filter_map(mount).collect(),
         node_mounts: node_mounts.into_iter().filter_map(mount).collect(),
@@ -331,7 +332,7 @@ fn in_order(spec: &Spec, local: Vec<Disk>, own: Option<&LegFound>) -> Vec<Disk> 
             matches!(&disk.node, Seen::Present(Node::Block(device)) if device.uses.is_empty());
         match (found, free) {
             (Some(found), _) if found == name => 1,
-            (None, true) if proof::is_blank(&disk.content) => 2,
+            (None, true) if disk.is_blank() => 2,
             (Some(_), true) => 2,
             (None, true) => 3,
             (Some(_) | None, false) => 4,

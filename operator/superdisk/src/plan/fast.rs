@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     action::{self, Action},
-    inventory::{Array, ArrayState, Content, Disk, Fast, Inventory, Member},
+    inventory::{Content, Disk, Fast, Inventory},
     lineage::{self, Header, Relation},
+    md::{Array, ArrayState, Member},
     model::{Node, Refusal, Seen, Use},
     proof::{Disposable, Idle},
     spec::{STRIPE_PREFIX, Spec},
@@ -128,7 +129,7 @@ pub(super) fn member<'a>(
     let Some(member) = others.next() else {
         return Ok(Leg::Out);
     };
-    if member.faulty || member.number == Seen::Absent {
+    if member.flags.faulty || !member.is_present() {
         return Ok(Leg::Failed(member));
     }
     match stripe_of(inventory, member) {
@@ -329,7 +330,7 @@ fn keep(
     stripe: &Array,
 ) -> Vec<Action> {
     let mut steps = Vec::new();
-    if member.write_mostly {
+    if member.flags.write_mostly {
         steps.push(Action::WriteMostly {
             array: mirror.name.clone(),
             member: member.name.clone(),

@@ -20,7 +20,7 @@ pub fn header_by_fast_leg(spec: &Spec, inventory: &Inventory) -> Option<Header> 
     let is_lost = matches!(ours.content.lineage, Seen::Unknown(_));
     let mirror = inventory.array_of(ours.identity.number)?;
     let durable = mirror.member(ours.identity.number)?;
-    let lasts = durable.in_sync && !durable.faulty;
+    let lasts = durable.is_whole();
     if !is_lost || !lasts || !questions::is_served(spec, inventory, &ours) {
         return None;
     }

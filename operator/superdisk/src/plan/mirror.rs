@@ -6,17 +6,14 @@ use super::{
 };
 use crate::{
     action::{Action, Decision, Leg, Update},
-    inventory::{Array, ArrayState, Inventory, Knob, Member, Sync},
+    inventory::Inventory,
     lineage::{Header, State},
+    md::{Array, ArrayState, Knob, MAX_READ_ERRORS, SyncAction},
     model::Refusal,
     proof::Unformatted,
     spec::Spec,
     superblock::Uuid,
 };
-
-/// Mended reads before md throws a leg out; the agent decides instead. It counts for all local devices
-/// together, and Linux 6.12 throws out at 20.
-const MAX_READ_ERRORS: u64 = 1_000_000;
 
 /// From here on the filesystem is laid out by the stripe, in bytes: the log of a small xfs does not fit then.
 const STRIPED: u64 = 16 << 30;
@@ -151,8 +148,8 @@ fn fast_leg_may_come(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> 
 fn durable_member(mirror: &Array, ours: &Ours<'_>) -> Result<(), Refusal> {
     let path = &ours.identity.path;
     match mirror.member(ours.identity.number) {
-        Some(member) if member.faulty => Err(refusals::mirror_without_durable(mirror, path)),
-        Some(member) if member.in_sync => Ok(()),
+        Some(member) if member.flags.faulty => Err(refusals::mirror_without_durable(mirror, path)),
+        Some(member) if member.flags.in_sync => Ok(()),
         Some(_) => Err(refusals::not_in_sync(path, "is being rebuilt")),
         None => Err(refusals::mirror_without_durable(mirror, path)),
     }
@@ -242,15 +239,12 @@ pub(super) fn write(ours: &Ours<'_>, header: Header) -> Action {
 fn settings(spec: &Spec, mirror: &Array, ours: &Ours<'_>) -> Vec<Action> {
     let mut steps = Vec::new();
     let durable = mirror.member(ours.identity.number);
-    if let Some(Member {
-        name,
-        write_mostly: false,
-        ..
-    }) = durable
+    if let Some(member) = durable
+        && !member.flags.write_mostly
     {
         steps.push(Action::WriteMostly {
             array: mirror.name.clone(),
-            member: name.clone(),
+            member: member.name.clone(),
             on: true,
         });
     }
@@ -297,14 +291,22 @@ pub(super) fn growth(
     ours: &Ours<'_>,
 ) -> Option<u64> {
     let kib = size::mirror_kib(stripe_bytes, ours.identity.bytes);
-    let idle = matches!(mirror.sync, Sync::Idle);
+    let idle = mirror.sync == Some(SyncAction::Idle);
     (spec.policy.grow && idle && kib > mirror.component_kib).then_some(kib)
 }
 
 /// Whether md copies, or is about to copy, between legs that both count as whole.
 pub(super) fn is_resyncing(mirror: &Array) -> bool {
     match mirror.sync {
-        Sync::Resync => true,
-        Sync::Idle | Sync::Recover | Sync::Check | Sync::Repair | Sync::Other(_) => mirror.unclean,
+        Some(SyncAction::Resync) => true,
+        Some(
+            SyncAction::Idle
+            | SyncAction::Recover
+            | SyncAction::Check
+            | SyncAction::Repair
+            | SyncAction::Reshape
+            | SyncAction::Frozen,
+        )
+        | None => mirror.unclean,
     }
 }

@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     action::Action,
-    inventory::{Array, Content, Disk, Inventory, LegFound},
+    inventory::{Content, Disk, Inventory, LegFound},
     lineage::{self, Header, Relation, State},
+    md::Array,
     model::{Refusal, Seen},
     proof,
     spec::Spec,
@@ -62,7 +63,7 @@ pub(super) fn is_in_mirror(inventory: &Inventory, leg: &LegFound, ours: &Ours<'_
     let stripe = array_of(inventory, leg);
     mirror.zip(stripe).is_some_and(|(mirror, stripe)| {
         let member = mirror.member(stripe.number);
-        mirror.state.is_running() && member.is_some_and(|member| !member.faulty)
+        mirror.state.is_running() && member.is_some_and(|member| !member.flags.faulty)
     })
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::{
-    inventory::Array,
     lineage::Header,
+    md::Array,
     model::{Code, Refusal},
     spec::{CopyOf, Spec},
     superblock::Signature,

@@ -2,7 +2,8 @@
 
 use super::{durable::Ours, questions::array_of, refusals};
 use crate::{
-    inventory::{Array, Inventory, LegFound, Twin},
+    inventory::{Inventory, LegFound, Twin},
+    md::Array,
     model::{Refusal, Seen},
 };
 
@@ -52,7 +53,7 @@ pub(super) fn one_runs(inventory: &Inventory, ours: &Ours<'_>) -> bool {
 pub(super) fn stands_on_one(inventory: &Inventory, mirror: &Array) -> bool {
     let member = |twin: &Twin| mirror.member(twin.number?);
     let mut members = inventory.twins.iter().filter_map(member);
-    mirror.state.is_running() && members.any(|member| member.in_sync && !member.faulty)
+    mirror.state.is_running() && members.any(|member| member.is_whole())
 }
 
 /// Whether a leg is in the mirror of a twin: what it has, that one has too.

@@ -1,9 +1,9 @@
 //! Says why no snapshot can be begun: what is seen and decided in, a refusal out. Pure.
 
 use super::wire::{Code, Refusal};
-use crate::heal::{
-    Condition, Decision, Notice,
-    facts::{Facts, SyncAction},
+use crate::{
+    heal::{Condition, Decision, Notice, facts::Facts},
+    md::SyncAction,
 };
 
 /// What the agent knows besides what it sees.

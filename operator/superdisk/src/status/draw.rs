@@ -3,13 +3,16 @@
 use std::fmt::Write;
 
 use super::Report;
-use crate::heal::{
-    Condition, Notice, WaitingOn,
-    facts::{Facts, Leg, Mirror, Stripe, SyncAction},
-    memory::Seconds,
-    observe::SECTOR_BYTES,
+use crate::{
+    heal::{
+        Condition, Notice, WaitingOn,
+        facts::{Facts, Leg, Mirror, Stripe},
+        memory::Seconds,
+    },
+    lineage::BrokenSlots,
+    md::SyncAction,
+    sysfs::SECTOR_BYTES,
 };
-use crate::lineage::BrokenSlots;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,13 @@
 use std::{fs, path::Path};
 
 use super::*;
-use crate::heal::{
-    DurableLoss, Limits, WaitingOn, decide,
-    facts::{Leg, Sync, SyncAction, Traffic},
-    tests::{LIMITS, NOW, healthy},
+use crate::{
+    heal::{
+        DurableLoss, Limits, WaitingOn, decide,
+        facts::{Leg, Sync, Traffic},
+        tests::{LIMITS, NOW, healthy},
+    },
+    md::SyncAction,
 };
 
 const HOUR: Seconds = 3600;

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::sysfs;
+
 /// Limit of the names that are listed: more would not help.
 const MOST: usize = 8;
 
@@ -67,11 +69,9 @@ fn mounted_elsewhere(process: &Path, number: &str, own: &Option<PathBuf>) -> Opt
         return None;
     }
     let text = fs::read_to_string(process.join("mountinfo")).ok()?;
-    let at = text.lines().find_map(|line| {
-        let mut words = line.split(' ').skip(2);
-        (words.next() == Some(number)).then(|| words.nth(1))?
-    })?;
-    Some(format!("a mount of its own at {at}"))
+    let mut mounts = text.lines().filter_map(sysfs::mount);
+    let found = mounts.find(|mount| mount.number == number)?;
+    Some(format!("a mount of its own at {}", found.at))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod act;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use superdisk::inventory::Knob;
+use superdisk::md::Knob;
 
 use crate::bytes::{BLOCK, Bits, FAULTY, Sb, Sparse};
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
     agent::state::tests::spec,
-    inventory::{Array, ArrayState, Disk, Member, Sync, Tried},
+    inventory::{Disk, Tried},
+    md::{Array, ArrayState, Flags, Member, SyncAction},
     model::{DeviceNumber, Kernel},
     superblock::{Role, Superblock, Uuid},
 };
@@ -138,16 +139,18 @@ fn mirror() -> Array {
         raid_disks: 2,
         bytes: 1 << 29,
         component_kib: 1 << 19,
-        sync: Sync::Idle,
+        sync: Some(SyncAction::Idle),
         sync_progress: None,
+        sync_kib_per_second: 0,
+        sync_ends_early: false,
+        mismatch_sectors: 0,
         unclean: false,
         members: vec![Member {
             name: "sdb".to_owned(),
             number: Seen::Present(identity().number),
             slot: Some(0),
-            faulty: false,
-            in_sync: true,
-            write_mostly: true,
+            flags: Flags::from_words("in_sync,write_mostly"),
+            filled_sectors: None,
             errors: 0,
             bad_sectors: Seen::Present(0),
         }],

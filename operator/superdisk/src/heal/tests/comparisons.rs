@@ -20,7 +20,7 @@ fn play(facts: &mut Facts, step: &Step) {
             md.sync.progress = None;
             md.knobs.sync_ends_early = false;
         }
-        Step::Set(Knob::SyncSpeedMin(_) | Knob::SyncSpeedMax(_)) => {}
+        Step::Set(Setting::Knob(Knob::SyncSpeedMin | Knob::SyncSpeedMax, _)) => {}
         other => panic!("{other} was not asked for"),
     }
 }
@@ -81,8 +81,8 @@ fn a_check_is_slow_and_is_not_begun_while_a_leg_is_away() {
     assert_eq!(remembered(&kicked(), &due).1, [Step::ReAddFastLeg]);
     let running = with(|facts| mirror(facts).sync.action = SyncAction::Check);
     let slower = [
-        Step::Set(Knob::SyncSpeedMin(30_000)),
-        Step::Set(Knob::SyncSpeedMax(30_000)),
+        Step::Set(Setting::Knob(Knob::SyncSpeedMin, 30_000)),
+        Step::Set(Setting::Knob(Knob::SyncSpeedMax, 30_000)),
     ];
     assert_eq!(remembered(&running, &due).1, slower);
 }
