@@ -263,6 +263,7 @@ DASHBOARDS = {
                 "none",
                 (f"sum by (pod, leg) (increase(superdisk_leg_read_errors_total{{{OF}}}[1h]))", "{{pod}} {{leg}} healed, an hour"),
                 (f"sum by (pod, leg) (superdisk_leg_bad_blocks{{{OF}}})", "{{pod}} {{leg}} bad"),
+                (f"sum by (pod, leg) (superdisk_header_slot_broken{{{OF}}})", "{{pod}} {{leg}} header"),
             ),
             graph("Unreadable on both legs", "bytes", (f"superdisk_patrol_unreadable_bytes{{{OF}}}", "{{pod}}")),
             graph(

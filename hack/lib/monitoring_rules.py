@@ -106,6 +106,7 @@ def disk():
         f"superdisk_last_patrol_timestamp_seconds{{{DISK}}}": now(-5 * DAY),
         f"superdisk_last_check_timestamp_seconds{{{DISK}}}": now(-20 * DAY),
         f"superdisk_last_beat_timestamp_seconds{{{DISK}}}": growing(60),
+        f'superdisk_header_slot_broken{{{DISK},leg="durable"}}': steady(0),
     }
 
 
@@ -297,6 +298,7 @@ CASES = {
     "SuperDiskLegsDiffer": (2, {f"superdisk_mismatch_sectors{{{DISK}}}": steady(128)}, []),
     "SuperDiskLookedAtTooSeldom": (80, {f"superdisk_last_patrol_timestamp_seconds{{{DISK}}}": now(-11 * DAY)}, []),
     "SuperDiskNotTended": (8, {f"superdisk_last_beat_timestamp_seconds{{{DISK}}}": steady(60)}, []),
+    "SuperDiskHeaderSlotBroken": (15, {f'superdisk_header_slot_broken{{{DISK},leg="durable"}}': steady(1)}, []),
 }
 
 

@@ -15,7 +15,10 @@ use crate::{
 /// A bitmap bit is cleared 10 s after the last write; a set one lets a check heal what it should find.
 const QUIET_S: u64 = 13;
 /// A full copy of a leg takes seconds alone, and a minute beside a build.
-const REBUILD: Duration = Duration::from_mins(10);
+pub const REBUILD: Duration = Duration::from_mins(10);
+
+/// The pod that an agent is told to be in.
+pub const POD: &str = "0b2c8a6e-pod";
 
 /// What a pod's flags say about its super-disk.
 #[derive(Clone, Debug)]
@@ -35,6 +38,36 @@ pub struct Superdisk {
 /// Files that a test wrote, as `md5sum` lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files(String);
+
+/// A page of a disk: the disk's name, and its bytes.
+pub type Place = (String, Range<u64>);
+
+/// Where the bytes of a fast leg of two local disks are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastLeg {
+    /// Where the mirror's data begins on it, in bytes. Right before that are both copies of the header.
+    pub data: u64,
+    chunk: u64,
+    /// Where the RAID0's data begins on each, and its name.
+    disks: [(u64, String); 2],
+}
+
+impl FastLeg {
+    /// Where one of its pages is.
+    #[must_use]
+    pub fn place(&self, at: u64) -> Place {
+        let chunk = at / self.chunk;
+        let (data, name) = &self.disks[usize::from(!chunk.is_multiple_of(2))];
+        let at = data + chunk / 2 * self.chunk + at % self.chunk;
+        (name.clone(), at..at + PAGE)
+    }
+
+    /// Where both copies of the header are.
+    #[must_use]
+    pub fn headers(&self) -> [Place; 2] {
+        [2, 1].map(|before| self.place(self.data - before * PAGE))
+    }
+}
 
 impl Default for Superdisk {
     fn default() -> Self {
@@ -222,6 +255,42 @@ impl Superdisk {
         Ok(end - 2 * PAGE..end)
     }
 
+    /// How the bytes of the fast leg lie on the local disks.
+    ///
+    /// # Errors
+    /// When no mirror with a fast leg of two local disks runs.
+    pub fn fast_leg(&self, vm: &Vm) -> Result<FastLeg> {
+        let mirror = self.mirror(vm)?;
+        let told = vm.run(&format!(
+            "cd /sys/block/{mirror}/md/rd1 && cat offset && cd block/md && cat chunk_size && \
+             for n in 0 1; do cat rd$n/offset rd$n/block/device/serial || exit 1; done"
+        ))?;
+        let words: Vec<&str> = told.split_whitespace().collect();
+        let [data, chunk, first, first_name, second, second_name] = words[..] else {
+            anyhow::bail!("not a fast leg of two disks: {told:?}");
+        };
+        let disk =
+            |data: &str, name: &str| anyhow::Ok((data.parse::<u64>()? * 512, name.to_owned()));
+        Ok(FastLeg {
+            data: data.parse::<u64>()? * 512,
+            chunk: chunk.parse()?,
+            disks: [disk(first, first_name)?, disk(second, second_name)?],
+        })
+    }
+
+    /// Starts the agent beside it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not get ready.
+    pub fn start_agent(&self, vm: &Vm, more: &str) -> Result<()> {
+        vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
+        vm.run(&format!(
+            "superdisk agent {} --pod {POD} --listen 127.0.0.1:9950 {more} >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
+            self.flags()
+        ))?;
+        vm.until(&answers("readyz"), Duration::from_mins(1))
+    }
+
     /// Waits until both legs are in sync.
     ///
     /// # Errors
@@ -262,6 +331,12 @@ impl Superdisk {
         }
         Ok(())
     }
+}
+
+/// A shell condition: the agent answers this path with 200.
+#[must_use]
+pub fn answers(path: &str) -> String {
+    format!("wget -qO /dev/null http://127.0.0.1:9950/{path} 2>/dev/null")
 }
 
 /// The name of the running RAID1, such as `md101`.

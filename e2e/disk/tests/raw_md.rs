@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e_disk::{Rack, Vm};
 
-const SECOND: Duration = Duration::from_secs(1);
+/// Seconds alone, minutes beside builds: a guest's processor is emulated.
+const COPY: Duration = Duration::from_mins(10);
 const CREATE_STRIPE: &str = "mdadm --create /dev/md100 --run --metadata=1.2 --level=0 \
     --raid-devices=2 --chunk=512 /dev/nvme0n1 /dev/nvme1n1";
 const CREATE_MIRROR: &str = "mdadm --create /dev/md101 --run --metadata=1.2 --level=1 \
@@ -22,16 +23,13 @@ fn assemble_by_hand(vm: &Vm) -> Result<()> {
 }
 
 fn in_sync(vm: &Vm) -> Result<()> {
-    vm.until("grep -qF '[UU]' /proc/mdstat", 90 * SECOND)
+    vm.until("grep -qF '[UU]' /proc/mdstat", COPY)
 }
 
 /// Sectors that md's own check finds different, once no bitmap bit is left to heal them by luck.
 fn mismatch(vm: &Vm) -> Result<u64> {
     vm.run("sleep 13; echo check >/sys/block/md101/md/sync_action")?;
-    vm.until(
-        "[ $(cat /sys/block/md101/md/sync_action) = idle ]",
-        60 * SECOND,
-    )?;
+    vm.until("[ $(cat /sys/block/md101/md/sync_action) = idle ]", COPY)?;
     Ok(vm
         .run("cat /sys/block/md101/md/mismatch_cnt")?
         .trim()
@@ -65,10 +63,7 @@ fn both_legs_assembled_after_a_power_cut_let_the_local_disks_overwrite_the_netwo
     let vm = rack.boot()?;
     vm.run("mdadm --assemble /dev/md100 /dev/nvme0n1 /dev/nvme1n1")?;
     vm.run("mdadm --assemble /dev/md101 /dev/vda /dev/md100")?;
-    vm.until(
-        "[ $(cat /sys/block/md101/md/sync_action) = idle ]",
-        60 * SECOND,
-    )?;
+    vm.until("[ $(cat /sys/block/md101/md/sync_action) = idle ]", COPY)?;
     vm.run("sync")?;
     ensure!(
         rack.durable().peek(page, 1)? == b"A",
@@ -143,10 +138,7 @@ fn a_leg_started_alone_after_a_power_cut_has_forgotten_what_its_bitmap_knew() ->
     vm.run(
         "echo 0-1 >/sys/block/md101/md/bitmap_set_bits; echo idle >/sys/block/md101/md/sync_action",
     )?;
-    vm.until(
-        "[ $(cat /sys/block/md101/md/resync_start) = none ]",
-        20 * SECOND,
-    )?;
+    vm.until("[ $(cat /sys/block/md101/md/resync_start) = none ]", COPY)?;
     vm.run(re_add)?;
     in_sync(&vm)?;
     ensure!(mismatch(&vm)? == 0);

@@ -314,6 +314,9 @@ fn notices(facts: &Facts, mirror: &Mirror, memory: &Memory, now: Seconds) -> Vec
     if silent >= NO_BEAT && durable_loss(mirror).is_none() {
         found.push(Notice::NoBeat(silent));
     }
+    if !memory.broken_slots.is_none() {
+        found.push(Notice::BrokenSlots(memory.broken_slots));
+    }
     if memory.check.last_mismatch > 0 {
         found.push(Notice::Mismatch(memory.check.last_mismatch));
     }

@@ -11,8 +11,8 @@
 //!     │ nothing │ superblock, bitmap │ unused gap │ slot 0 │ slot 1 │ data …
 //! ```
 //!
-//! Two slots of 4 KiB, written in turn, so that a write torn by a power cut leaves the one before. md raid1
-//! never writes into the gap, and a plain open of a member is allowed while md runs.
+//! Two slots of 4 KiB, written in turn as long as both can be written: a write torn by a power cut leaves the header
+//! before. md raid1 never writes into the gap, and a plain open of a member is allowed while md runs.
 
 mod extension;
 mod relation;
@@ -20,7 +20,7 @@ mod slots;
 mod snapshot_id;
 
 pub use relation::{Relation, relation};
-pub use slots::{REGION_BYTES, SLOT_BYTES, Slots, read, region_at};
+pub use slots::{BrokenSlots, REGION_BYTES, SLOT_BYTES, Slots, read, region_at};
 pub use snapshot_id::{BadSnapshotId, SnapshotId};
 
 use crate::{spec::VolumeUid, superblock::Uuid};
@@ -192,7 +192,8 @@ impl Header {
         }
     }
 
-    /// Which of the two slots it is written to: never the one that holds the header before it.
+    /// Which of the two slots it is written to: not the one that holds the header before it, as long as both can be
+    /// written.
     #[must_use]
     pub fn slot(&self) -> usize {
         usize::from(!self.point.beat.is_multiple_of(2))

@@ -10,6 +10,7 @@ use crate::{
         facts::{Leg, Mirror, SyncAction},
         observe::SECTOR_BYTES,
     },
+    lineage::BrokenSlots,
     model::Code,
     status::Report,
 };
@@ -196,6 +197,14 @@ fn background(page: &mut Page, mirror: &Mirror) {
 }
 
 fn past(page: &mut Page, report: &Report) {
+    let BrokenSlots { durable, fast } = report.broken_slots;
+    page.gauge(
+        "superdisk_header_slot_broken",
+        "Whether one of the two places of the leg's lineage header did not take the last one.",
+    );
+    for (leg, broken) in [("durable", durable), ("fast", fast)] {
+        page.value(&[("leg", leg)], u64::from(broken));
+    }
     page.gauge(
         "superdisk_mismatch_sectors",
         "Sectors of 512 bytes that the last check found to differ, in units of whole requests.",
@@ -338,6 +347,23 @@ mod tests {
                 "superdisk_mounted 1",
                 "superdisk_frozen 0",
                 "superdisk_leg_in_sync{leg=\"durable\"} 0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_broken_slot_is_measured_for_its_leg() {
+        let mut memory = Memory::default();
+        let broken = BrokenSlots {
+            durable: true,
+            fast: false,
+        };
+        memory.beat(0, broken);
+        has(
+            &sample(&memory),
+            &[
+                "superdisk_header_slot_broken{leg=\"durable\"} 1",
+                "superdisk_header_slot_broken{leg=\"fast\"} 0",
             ],
         );
     }

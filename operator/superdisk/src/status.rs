@@ -18,6 +18,7 @@ use crate::{
         facts::Facts,
         memory::{Memory, Seconds},
     },
+    lineage::BrokenSlots,
     patrol,
 };
 
@@ -52,6 +53,8 @@ pub struct Report {
     pub generation: Option<u64>,
     /// When that header was written last.
     pub last_beat: Option<Seconds>,
+    /// Where one of both slots did not take it.
+    pub broken_slots: BrokenSlots,
 }
 
 /// A refusal, as told.
@@ -123,6 +126,7 @@ pub fn report(
         check: memory.check.clone(),
         generation,
         last_beat: memory.last_beat,
+        broken_slots: memory.broken_slots,
     }
 }
 

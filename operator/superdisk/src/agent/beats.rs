@@ -26,10 +26,11 @@ use std::{
 };
 
 use crate::{
-    execute::{retry, write_header},
+    assemble::chain,
+    execute::{in_either_slot, retry, write_header, write_slot},
     heal::facts::Facts,
     inventory::{Content, Identity, Inventory},
-    lineage::{self, Header},
+    lineage::{self, BrokenSlots, Header, SLOT_BYTES},
     log::say,
     model::Seen,
     plan::header_by_fast_leg,
@@ -55,10 +56,38 @@ pub(super) struct Headers {
     header: Header,
     /// It is in place of one that could not be read, and was not written yet.
     is_anew: bool,
-    /// One of the durable leg's slots did not take the last header: that was said.
-    has_bad_slot: bool,
     durable: (Identity, u64),
     fast: Option<u64>,
+    durable_slots: BadSlots,
+    fast_slots: BadSlots,
+}
+
+/// Of the slots of a leg, which did not take the last header that was written to them.
+#[derive(Clone, Copy, Debug, Default)]
+struct BadSlots([bool; 2]);
+
+impl BadSlots {
+    /// Takes note of what came of a header for `slot`, and says what is new.
+    fn note(&mut self, leg: &str, slot: usize, refused: Option<String>) {
+        let before = self.has_broken();
+        self.0[slot] = refused.is_some();
+        if refused.is_some() {
+            self.0[1 - slot] = false;
+        }
+        match refused {
+            Some(error) if !before => say(&format!(
+                "one of both places of the {leg} leg's lineage header cannot be written, the other one is used: {error}"
+            )),
+            None if before && !self.has_broken() => say(&format!(
+                "both places of the {leg} leg's lineage header can be written again"
+            )),
+            Some(_) | None => {}
+        }
+    }
+
+    fn has_broken(self) -> bool {
+        self.0.contains(&true)
+    }
 }
 
 /// Why a header was not written.
@@ -83,6 +112,19 @@ pub(super) enum BeatError {
     /// The disk did not take it.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The durable leg has it, and the fast leg did not take it.
+    #[error("the fast leg does not take it")]
+    Fast(#[source] io::Error),
+}
+
+impl BeatError {
+    /// Whether the other slot may be written all the same.
+    fn is_of_slot(&self) -> bool {
+        match self {
+            Self::Io(_) | Self::NotKept => true,
+            Self::Unread | Self::AnotherDevice | Self::AnotherBoot | Self::Fast(_) => false,
+        }
+    }
 }
 
 impl Headers {
@@ -108,9 +150,10 @@ impl Headers {
         Ok(Self {
             header,
             is_anew,
-            has_bad_slot: false,
             durable,
             fast: fast.and_then(|fast| region(&fast.inside)),
+            durable_slots: BadSlots::default(),
+            fast_slots: BadSlots::default(),
         })
     }
 
@@ -163,36 +206,38 @@ impl Beats {
         unknown
     }
 
-    /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer.
+    /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer. Answers which slots
+    /// did not take the last header that was for them.
     pub(super) fn write(
         &self,
         root: &Path,
         facts: &Facts,
         next: impl Fn(&Header) -> Header,
         read: &dyn Fn() -> Result<Headers, BeatError>,
-    ) -> Result<(), BeatError> {
+    ) -> Result<BrokenSlots, BeatError> {
         if self.generation().is_none() {
             self.learn(read)?;
         }
         let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = headers.as_mut().ok_or(BeatError::Unread)?;
-        let (header, failed) = in_either_slot(&known.header, next, &|header| {
-            write_durable(root, known, header, read)
-        })?;
+        let header = next(&known.header);
+        let refused = write_durable(root, known, &header, read)?;
         if known.is_anew {
             say(
                 "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
             );
         }
-        if let Some(error) = failed.as_ref().filter(|_| !known.has_bad_slot) {
-            say(&format!(
-                "one of both places of the durable leg's lineage header cannot be written, the other one is used: {error}"
-            ));
-        }
+        let slot = header.slot();
+        known
+            .durable_slots
+            .note("durable", slot, refused.map(|error| chain(&error)));
         self.generation
             .store(header.point.generation, Ordering::Relaxed);
         (known.header, known.is_anew) = (header, false);
-        known.has_bad_slot = failed.is_some();
+        let mut broken = BrokenSlots {
+            durable: known.durable_slots.has_broken(),
+            fast: false,
+        };
         // A leg that is not in sync stays behind: it is judged by how far it came.
         let fast = facts
             .mirror
@@ -200,46 +245,36 @@ impl Beats {
             .and_then(|mirror| mirror.fast.as_ref());
         if let (Some(leg), Some(region)) = (fast.filter(|leg| leg.in_sync()), known.fast) {
             let node = root.join("dev").join(&leg.device);
-            write_header(&node, region, &known.header)?;
+            let refused = write_header(&node, region, &known.header).map_err(BeatError::Fast)?;
+            known
+                .fast_slots
+                .note("fast", slot, refused.map(|error| chain(&error)));
+            broken.fast = known.fast_slots.has_broken();
         }
-        Ok(())
+        Ok(broken)
     }
 }
 
-/// The header that follows, once `write` has put it into its slot, or the one after it into the other slot; with what
-/// kept the first from being written.
-fn in_either_slot(
-    known: &Header,
-    next: impl Fn(&Header) -> Header,
-    write: &dyn Fn(&Header) -> Result<(), BeatError>,
-) -> Result<(Header, Option<BeatError>), BeatError> {
-    let header = next(known);
-    let failed = match write(&header) {
-        Ok(()) => return Ok((header, None)),
-        Err(error @ (BeatError::Io(_) | BeatError::NotKept)) => error,
-        Err(error @ (BeatError::Unread | BeatError::AnotherDevice | BeatError::AnotherBoot)) => {
-            return Err(error);
-        }
-    };
-    let header = next(&known.next());
-    write(&header)?;
-    Ok((header, Some(failed)))
-}
-
-/// Writes a header to the durable leg; one in place of a lost one is read back.
+/// Writes a header to the durable leg; one in place of a lost one is read back. Answers why its slot did not take it, when
+/// the other one did.
 fn write_durable(
     root: &Path,
     known: &Headers,
     header: &Header,
     read: &dyn Fn() -> Result<Headers, BeatError>,
-) -> Result<(), BeatError> {
+) -> Result<Option<BeatError>, BeatError> {
     let (identity, region) = &known.durable;
     if !is_still(root, identity) {
         return Err(BeatError::AnotherDevice);
     }
-    write_header(&crate::sysfs::under(root, &identity.path), *region, header)?;
-    let is_kept = !known.is_anew || read()?.give_back(header);
-    is_kept.then_some(()).ok_or(BeatError::NotKept)
+    let node = crate::sysfs::under(root, &identity.path);
+    let bytes = header.encode();
+    let write = |slot: usize| {
+        write_slot(&node, region + (slot * SLOT_BYTES) as u64, &bytes)?;
+        let is_kept = !known.is_anew || read()?.give_back(header);
+        is_kept.then_some(()).ok_or(BeatError::NotKept)
+    };
+    in_either_slot(header.slot(), &write, &BeatError::is_of_slot)
 }
 
 fn present<T>(seen: &Seen<T>) -> Option<&T> {

@@ -141,9 +141,9 @@ impl AgentState {
                 inner.kept.refusal = refusal.as_ref().map(told);
                 inner.kept.last_error = error;
             }
-            Tried::Beat => {
+            Tried::Beat(broken) => {
                 if error.is_none() {
-                    inner.kept.memory.beat(now);
+                    inner.kept.memory.beat(now, broken);
                 }
                 inner.beat_error = error;
             }

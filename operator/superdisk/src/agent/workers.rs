@@ -19,6 +19,7 @@ use super::{
 use crate::{
     assemble::chain,
     heal::{Condition, Decision, Step, facts::Facts},
+    lineage::BrokenSlots,
     log::say,
     model::Refusal,
 };
@@ -38,8 +39,8 @@ pub enum Tried {
     },
     /// Bringing the super-disk up.
     BringUp,
-    /// Writing the lineage.
-    Beat,
+    /// Writing the lineage, with what is known of its slots when it was written.
+    Beat(BrokenSlots),
 }
 
 /// What came of it.
@@ -277,14 +278,14 @@ fn do_job(disk: &SuperDisk, job: Job, begun: &dyn Fn(&Step), tell: &dyn Fn(Outco
             });
         }
         Job::Beat(facts) => {
-            let error = match disk.beat(&facts) {
-                Ok(true) => None,
+            let (broken, error) = match disk.beat(&facts) {
+                Ok(Some(broken)) => (broken, None),
                 // The plan writes headers.
-                Ok(false) => return,
-                Err(error) => Some(chain(&error)),
+                Ok(None) => return,
+                Err(error) => (BrokenSlots::default(), Some(chain(&error))),
             };
             tell(Outcome {
-                tried: Tried::Beat,
+                tried: Tried::Beat(broken),
                 error,
                 refusal: None,
             });

@@ -2,13 +2,12 @@
 //! makes its write. Decides nothing.
 
 mod gone;
+mod headers;
 mod holds;
 mod through;
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -19,10 +18,11 @@ use crate::{
     action::{self, Action, Leg},
     command::{CommandError, Commands},
     inventory::{self, ObserveError, Tried},
-    lineage::{Header, SLOT_BYTES},
     spec::{FilesystemKind, Spec},
     sysfs::under,
 };
+use headers::erase_headers;
+pub(crate) use headers::{in_either_slot, write_header, write_slot};
 use holds::still_holds;
 
 /// How long md may take to let go of a member that has failed.
@@ -157,10 +157,15 @@ impl<'a> Executor<'a> {
                 | Action::Mount { .. } => run(),
             };
         }
-        let failed = |source| ExecuteError::Write {
-            action: action.to_string(),
-            source,
-        };
+        self.without_program(action)
+            .map_err(|source| ExecuteError::Write {
+                action: action.to_string(),
+                source,
+            })
+    }
+
+    /// What is done by a write or a mount; what is worth saying of it.
+    fn without_program(&self, action: &Action) -> io::Result<String> {
         match action {
             // A kernel that does not take it waits as long as it did: that is no reason to go without the device.
             Action::LimitWait { .. } => Ok(match self.write(action) {
@@ -169,17 +174,28 @@ impl<'a> Executor<'a> {
             }),
             Action::ReadThrough { stripe, through } => {
                 let fast = under(&self.root, &Path::new("/dev").join(stripe.array()));
-                through::read_through(self.blocks, &fast, through).map_err(failed)?;
+                through::read_through(self.blocks, &fast, through)?;
                 Ok(String::new())
             }
-            _ => {
-                self.write(action).map_err(failed)?;
-                Ok(String::new())
+            Action::WriteLineage {
+                leg,
+                region,
+                header,
+            } => {
+                let node = match leg {
+                    Leg::Durable(identity) => identity.path.clone(),
+                    Leg::Fast { array, stripe: _ } => Path::new("/dev").join(array),
+                };
+                let refused = write_header(&under(&self.root, &node), *region, header)?;
+                Ok(refused.map_or_else(String::new, |error| {
+                    format!("its place cannot be written, the other one is used: {error}")
+                }))
             }
+            _ => self.write(action).map(|()| String::new()),
         }
     }
 
-    /// What is done without a program.
+    /// Of these, what says nothing.
     fn write(&self, action: &Action) -> io::Result<()> {
         let md = |array: &str| self.root.join("sys/block").join(array);
         match action {
@@ -205,21 +221,9 @@ impl<'a> Executor<'a> {
             Action::Set { array, knob, value } => {
                 fs::write(md(array).join(knob.file()), value.to_string())
             }
-            Action::WriteLineage {
-                leg,
-                region,
-                header,
-            } => {
-                let node = match leg {
-                    Leg::Durable(identity) => identity.path.clone(),
-                    Leg::Fast { array, stripe: _ } => Path::new("/dev").join(array),
-                };
-                write_header(&under(&self.root, &node), *region, header)
-            }
             Action::ForgetLineage { stripe, region } => {
                 let node = under(&self.root, &Path::new("/dev").join(stripe.array()));
-                write_slot(&node, *region, &[])?;
-                write_slot(&node, region + SLOT_BYTES as u64, &[])
+                erase_headers(&node, *region, self.blocks)
             }
             Action::Mount { array, at, kind } => {
                 fs::create_dir_all(at)?;
@@ -254,6 +258,7 @@ impl<'a> Executor<'a> {
             | Action::ReAddDurable { .. }
             | Action::ReAdd { .. }
             | Action::Add { .. }
+            | Action::WriteLineage { .. }
             | Action::Format { .. }
             | Action::GrowMirror { .. }
             | Action::GrowFilesystem { .. } => {
@@ -290,26 +295,4 @@ pub fn retry<T, E>(time: Duration, mut attempt: impl FnMut() -> Result<T, E>) ->
 )]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
-}
-
-/// Writes a header to its slot.
-pub fn write_header(node: &Path, region: u64, header: &Header) -> io::Result<()> {
-    let at = region + (header.slot() * SLOT_BYTES) as u64;
-    write_slot(node, at, &header.encode())
-}
-
-/// Writes one slot, what is left of it zeros, past the page cache and down to the medium.
-pub(crate) fn write_slot(node: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
-    let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
-    let file = OpenOptions::new()
-        .write(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(node)?;
-    // O_DIRECT wants an aligned address: one slot more than is written has one.
-    let mut memory = vec![0; 2 * SLOT_BYTES];
-    let shift = memory.as_ptr().align_offset(SLOT_BYTES);
-    let aligned = &mut memory[shift..shift + SLOT_BYTES];
-    aligned[..bytes.len()].copy_from_slice(bytes);
-    file.write_all_at(aligned, at)?;
-    file.sync_all()
 }

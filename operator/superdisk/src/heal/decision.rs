@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::memory::Seconds;
+use crate::lineage::BrokenSlots;
 
 /// What [`decide`](super::decide) answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +166,9 @@ pub enum Notice {
     /// The lineage header was not written for this long: a network disk that is put back in time could not be told from
     /// this one.
     NoBeat(Seconds),
+    /// Legs of which one of both slots for the lineage header cannot be written: a sector is broken, and one more would
+    /// leave the leg without a header.
+    BrokenSlots(BrokenSlots),
     /// md may acknowledge this many writes before the durable leg has them: a snapshot of it taken now is not complete.
     WriteBehind(u64),
     /// The last check found the legs to differ, without a read error.

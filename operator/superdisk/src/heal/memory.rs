@@ -10,6 +10,7 @@ use super::{
     check::CheckMemory,
     facts::{Facts, SyncAction},
 };
+use crate::lineage::BrokenSlots;
 
 /// Seconds since 1970.
 pub type Seconds = u64;
@@ -45,6 +46,10 @@ pub struct Memory {
     /// When the lineage was written last; before that, when it was first to be written.
     #[serde(default)]
     pub last_beat: Option<Seconds>,
+    /// Which slots did not take the last header that was for them. Left out when there is nothing to say: an agent of the
+    /// release before reads the rest then.
+    #[serde(default, skip_serializing_if = "BrokenSlots::is_none")]
+    pub broken_slots: BrokenSlots,
 }
 
 /// One attempt to get the fast leg back.
@@ -77,9 +82,10 @@ impl Memory {
         }
     }
 
-    /// The lineage was written.
-    pub fn beat(&mut self, now: Seconds) {
+    /// The lineage was written, though not to these slots.
+    pub fn beat(&mut self, now: Seconds, broken: BrokenSlots) {
         self.last_beat = Some(now);
+        self.broken_slots = broken;
     }
 
     /// Before `step` is done: an attempt counts even when it never comes back.

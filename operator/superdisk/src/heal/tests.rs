@@ -4,6 +4,7 @@ use super::{
     facts::{Flags, Knobs, Member, Mount, Sync, Traffic},
     *,
 };
+use crate::lineage::BrokenSlots;
 
 /// 2026-07-14, some time.
 pub(crate) const NOW: Seconds = 1_784_000_000;
@@ -329,10 +330,26 @@ fn beats_that_do_not_come_are_said() {
     memory.observe(&healthy(), NOW);
     assert_eq!(said(&memory, &healthy(), 119), []);
     assert_eq!(said(&memory, &healthy(), 120), [Notice::NoBeat(120)]);
-    memory.beat(NOW + 115);
+    memory.beat(NOW + 115, BrokenSlots::default());
     assert_eq!(said(&memory, &healthy(), 120), []);
     let lost = with(|facts| durable(facts).flags.faulty = true);
     assert_eq!(said(&memory, &lost, 600), []);
+}
+
+#[test]
+fn a_slot_that_takes_no_header_is_said_and_nothing_is_done_about_it() {
+    let mut memory = Memory::default();
+    let broken = BrokenSlots {
+        durable: false,
+        fast: true,
+    };
+    memory.beat(NOW, broken);
+    let decision = decide(&LIMITS, &healthy(), &memory, NOW);
+    assert_eq!(decision.notices, [Notice::BrokenSlots(broken)]);
+    assert_eq!(decision.condition, Condition::Healthy);
+    assert_eq!(decision.steps, []);
+    memory.beat(NOW + 10, BrokenSlots::default());
+    assert_eq!(decide(&LIMITS, &healthy(), &memory, NOW + 10).notices, []);
 }
 
 /// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.

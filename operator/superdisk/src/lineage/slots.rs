@@ -1,5 +1,7 @@
 //! A header as bytes, and the two slots that hold headers.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Header, Point, State, extension};
 use crate::{
     spec::VolumeUid,
@@ -56,6 +58,22 @@ fn state_number(state: State) -> u32 {
         State::Creating => 1,
         State::InUse => 2,
         State::Clean => 3,
+    }
+}
+
+/// Of each leg, whether one of both slots did not take the last header that was written to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokenSlots {
+    pub durable: bool,
+    pub fast: bool,
+}
+
+impl BrokenSlots {
+    /// Whether all are well.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -196,5 +214,22 @@ mod tests {
         region[50] ^= 1;
         region[SLOT_BYTES + 50] ^= 1;
         assert_eq!(read(&region), Slots::Damaged);
+    }
+    #[test]
+    fn headers_that_all_go_to_one_slot_are_read_and_so_are_those_after_it_was_mended() {
+        let (mut last, mut region) = (header(), region(&[&header()]));
+        let broken = header().next().slot();
+        for step in 0..8 {
+            let next = last.next();
+            let mends_at = 5;
+            let slot = match next.slot() {
+                slot if slot == broken && step < mends_at => 1 - broken,
+                slot => slot,
+            };
+            let at = slot * SLOT_BYTES;
+            region[at..at + SLOT_BYTES].copy_from_slice(&next.encode());
+            assert_eq!(read(&region), Slots::Header(next.clone()), "step {step}");
+            last = next;
+        }
     }
 }

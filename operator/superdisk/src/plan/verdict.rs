@@ -88,8 +88,10 @@ fn by_lineage(durable_header: &Header, header: &Header, legs: &Legs<'_>) -> Verd
     match lineage::relation(durable_header, header) {
         Relation::Same => ahead(own, inside).map_or_else(|| by_bitmap(legs), Verdict::Ahead),
         // The durable leg was opened without it, on what may be another node: its writes since are the truth,
-        // and no bitmap knows what the fast leg took alone before that.
+        // and no bitmap knows what the fast leg took alone before that. Unless it was admitted after that: its own header
+        // of then was not written, or cannot be read any more.
         Relation::Parent => match ahead(own, inside) {
+            Some(how) if durable_header.fast == header.fast => Verdict::Ahead(how),
             Some(_) => Verdict::Full("the durable leg was used since it was lost to it"),
             None => by_bitmap(legs),
         },

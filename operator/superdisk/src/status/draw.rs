@@ -9,6 +9,7 @@ use crate::heal::{
     memory::Seconds,
     observe::SECTOR_BYTES,
 };
+use crate::lineage::BrokenSlots;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,6 +334,11 @@ fn said(report: &Report) -> Vec<String> {
             "The lineage header was not written for {}: a network disk that is put back in time would not be noticed.",
             duration(*silent)
         ),
+        Notice::BrokenSlots(broken) => format!(
+            "One of the two places of the lineage header on {} cannot be written; the other one is used. Nothing is lost; \
+             replace the disk before the other place breaks, too.",
+            legs(*broken)
+        ),
         Notice::Mismatch(_) => "The legs differ where no read failed. The durable leg counts: fail \
              the fast leg, and it is rebuilt."
             .to_owned(),
@@ -347,6 +353,15 @@ fn said(report: &Report) -> Vec<String> {
         said.push(error.clone());
     }
     said
+}
+
+fn legs(broken: BrokenSlots) -> &'static str {
+    let BrokenSlots { durable, fast } = broken;
+    match (durable, fast) {
+        (true, true) => "the network disk, and one of those on the local disks,",
+        (true, false) => "the network disk",
+        (false, _) => "the local disks",
+    }
 }
 
 /// `6.0 GiB`: the largest unit that leaves a whole number before the point.

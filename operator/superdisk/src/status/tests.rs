@@ -192,6 +192,17 @@ fn a_check_and_a_patrol_under_way_are_drawn() {
 }
 
 #[test]
+fn a_broken_slot_of_the_header_is_drawn() {
+    draws("broken-slot", |_, _, memory| {
+        let broken = BrokenSlots {
+            durable: true,
+            fast: false,
+        };
+        memory.beat(NOW - 4, broken);
+    });
+}
+
+#[test]
 fn a_refusal_is_drawn() {
     draws("refused", |facts, context, _| {
         (facts.mirror, facts.stripe, facts.mount) = (None, None, None);

@@ -63,6 +63,15 @@ fn rewrite_copy(world: &mut World, rewrite: Rewrite) {
     put(world, &leg, &header.next());
 }
 
+fn judge(inventory: &Inventory) -> Verdict {
+    let (Seen::Present(durable), Seen::Present(fast)) =
+        (&inventory.durable.content, &inventory.fast)
+    else {
+        panic!("{inventory:?}");
+    };
+    verdict(&spec().volume, durable, fast.stripe, &fast.inside)
+}
+
 fn stripe(world: &World) -> String {
     world.mirror().unwrap().2.unwrap().name
 }
@@ -166,17 +175,67 @@ fn after_it_was_written_the_next_start_copies_only_what_changed() {
         assert_eq!(header_of(&world), header);
         world.power_cut();
         let inventory = observe(&world);
-        let (Seen::Present(durable), Seen::Present(fast)) =
-            (&inventory.durable.content, &inventory.fast)
-        else {
-            panic!("{inventory:?}");
-        };
-        let judged = verdict(&spec().volume, durable, fast.stripe, &fast.inside);
-        assert_eq!(judged, Verdict::ReAdd, "{beats} {with_fast}");
+        assert_eq!(judge(&inventory), Verdict::ReAdd, "{beats} {with_fast}");
         let planned = plan(&spec(), &inventory);
         assert!(
             matches!(planned, superdisk::action::Decision::Do(_)),
             "{planned:?}"
         );
+    }
+}
+
+/// A bad sector, or a header that was torn: in either slot of either leg.
+#[test]
+fn one_slot_that_is_lost_keeps_no_pod_from_starting_and_gives_up_no_data() {
+    for on_durable in [true, false] {
+        for slot in [0, 1] {
+            let mut world = used();
+            let leg = if on_durable {
+                DURABLE.to_owned()
+            } else {
+                stripe(&world)
+            };
+            for _ in 0..2 {
+                let header = header_of(&world).next();
+                put(&mut world, DURABLE, &header);
+                let fast = stripe(&world);
+                put(&mut world, &fast, &header);
+            }
+            world.poke(&leg, REGION + 4096 * slot, &[0xa5; 4096]);
+            world.power_cut();
+            let inventory = observe(&world);
+            let judged = judge(&inventory);
+            assert!(
+                matches!(judged, Verdict::ReAdd | Verdict::Full(_)),
+                "{leg} {slot}: {judged:?}"
+            );
+            let planned = plan(&spec(), &inventory);
+            assert!(
+                matches!(planned, superdisk::action::Decision::Do(_)),
+                "{leg} {slot}: {planned:?}"
+            );
+        }
+    }
+}
+
+/// The fast leg took writes alone after it was admitted, and its header of that start is lost: the one before it must not
+/// make it look like a leg of the past.
+#[test]
+fn a_fast_leg_that_is_ahead_is_not_given_up_for_a_header_that_it_has_lost() {
+    for admitted in [true, false] {
+        let mut world = used();
+        let before = header_of(&world);
+        let opened = before.opened(Uuid([9; 16]), before.boot);
+        let newest = if admitted {
+            opened.admitting(before.fast)
+        } else {
+            opened.next()
+        };
+        world.lose_durable();
+        put(&mut world, DURABLE, &newest.next());
+        put(&mut world, DURABLE, &newest.next().next());
+        world.power_cut();
+        let judged = judge(&observe(&world));
+        assert_eq!(matches!(judged, Verdict::Ahead(_)), admitted, "{judged:?}");
     }
 }

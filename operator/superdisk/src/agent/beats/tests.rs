@@ -1,5 +1,3 @@
-use std::cell::Cell;
-
 use super::*;
 use crate::{
     agent::state::tests::spec,
@@ -48,9 +46,10 @@ fn headers(is_anew: bool) -> Headers {
     Headers {
         header: header(),
         is_anew,
-        has_bad_slot: false,
         durable: (identity(), 4096),
         fast: None,
+        durable_slots: BadSlots::default(),
+        fast_slots: BadSlots::default(),
     }
 }
 
@@ -173,50 +172,37 @@ fn a_header_of_another_boot_is_not_counted_on_from() {
 }
 
 #[test]
-fn a_slot_that_cannot_be_written_does_not_keep_the_other_from_being_written() {
-    let broken = || BeatError::Io(io::Error::other("EIO"));
-    for bad in [0, 1] {
-        for error in [broken, || BeatError::NotKept] {
-            let mut known = header();
-            for _ in 0..4 {
-                let write = |header: &Header| match header.slot() {
-                    slot if slot == bad => Err(error()),
-                    _ => Ok(()),
-                };
-                let (written, failed) = in_either_slot(&known, Header::next, &write).unwrap();
-                assert_eq!(written.slot(), 1 - bad);
-                assert!(written.point > known.point);
-                assert_eq!(failed.is_some(), known.next().slot() == bad);
-                known = written;
-            }
-        }
+fn a_slot_counts_as_broken_until_it_takes_a_header() {
+    let mut slots = BadSlots::default();
+    let refused = || Some("EIO".to_owned());
+    let mut said = Vec::new();
+    for (slot, refused) in [
+        (0, None),
+        (1, refused()),
+        (0, None),
+        (1, refused()),
+        (1, None),
+    ] {
+        slots.note("durable", slot, refused);
+        said.push(slots.has_broken());
     }
-    // A snapshot's header is one generation on, whichever slot it is in.
-    let marked = |header: &Header| header.marked("nightly".parse().unwrap());
-    let write = |header: &Header| match header.slot() {
-        1 => Err(broken()),
-        _ => Ok(()),
-    };
-    let (written, _) = in_either_slot(&header(), marked, &write).unwrap();
-    assert_eq!(written.point.generation, header().point.generation + 1);
-    assert_eq!(written.snapshot, marked(&header()).snapshot);
+    assert_eq!(said, [false, true, true, true, false]);
+    // A header for the other slot that went to this one shows that this one takes headers.
+    slots.note("durable", 0, refused());
+    slots.note("durable", 1, refused());
+    slots.note("durable", 1, None);
+    assert!(!slots.has_broken());
 }
 
 #[test]
-fn a_disk_that_takes_neither_slot_and_one_that_has_changed_are_told() {
-    let tries = Cell::new(0);
-    let fails = |error: fn() -> BeatError| {
-        tries.set(0);
-        let write = |_: &Header| {
-            tries.set(tries.get() + 1);
-            Err(error())
-        };
-        in_either_slot(&header(), Header::next, &write).unwrap_err()
-    };
-    let broken = fails(|| BeatError::Io(io::Error::other("EIO")));
-    assert!(matches!(broken, BeatError::Io(_)));
-    assert_eq!(tries.get(), 2);
-    let changed = fails(|| BeatError::AnotherDevice);
-    assert!(matches!(changed, BeatError::AnotherDevice));
-    assert_eq!(tries.get(), 1, "nothing goes to a disk that is not ours");
+fn a_disk_that_has_changed_gets_no_header_into_the_other_slot_either() {
+    let of_slot = [BeatError::Io(io::Error::other("EIO")), BeatError::NotKept];
+    assert!(of_slot.iter().all(BeatError::is_of_slot));
+    let of_disk = [
+        BeatError::Unread,
+        BeatError::AnotherDevice,
+        BeatError::AnotherBoot,
+        BeatError::Fast(io::Error::other("EIO")),
+    ];
+    assert!(!of_disk.iter().any(BeatError::is_of_slot));
 }

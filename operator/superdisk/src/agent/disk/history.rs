@@ -7,7 +7,7 @@ use crate::{
     agent::beats::{BeatError, Headers},
     heal::facts::Facts,
     inventory::{self, Devices, Tried},
-    lineage::{Header, State},
+    lineage::{BrokenSlots, Header, State},
     snapshot::SnapshotId,
 };
 
@@ -45,7 +45,7 @@ impl SuperDisk {
         let Some(_beats) = self.beats.once_free() else {
             return Ok(());
         };
-        self.write_next(facts)
+        self.write_next(facts).map(drop)
     }
 
     /// What follows a header: the mark of a snapshot that is over ends with its generation.
@@ -57,16 +57,16 @@ impl SuperDisk {
         }
     }
 
-    /// Writes the next header to the legs; false when a plan was under way, which writes headers itself.
-    pub fn beat(&self, facts: &Facts) -> Result<bool, DiskError> {
+    /// Writes the next header to the legs, and answers which slots do not take theirs; `None` when a plan was under way,
+    /// which writes headers itself.
+    pub fn beat(&self, facts: &Facts) -> Result<Option<BrokenSlots>, DiskError> {
         let Some(_beats) = self.beats.unless_planning() else {
-            return Ok(false);
+            return Ok(None);
         };
-        self.write_next(facts)?;
-        Ok(true)
+        self.write_next(facts).map(Some)
     }
 
-    fn write_next(&self, facts: &Facts) -> Result<(), DiskError> {
+    fn write_next(&self, facts: &Facts) -> Result<BrokenSlots, DiskError> {
         let next = |header: &Header| self.next(header);
         let written = self
             .beats
@@ -84,6 +84,7 @@ impl SuperDisk {
         let written = self
             .beats
             .write(&self.root, facts, clean, &|| self.headers());
+        let written = written.map(drop);
         written.map_err(|error| DiskError::new("write the clean lineage", error))
     }
 

@@ -3,6 +3,7 @@ use std::fs;
 use super::*;
 use crate::{
     heal::tests::{LIMITS, NOW, healthy},
+    lineage::BrokenSlots,
     model::Code,
     snapshot::wire::Loss,
     spec::{FilesystemKind, Policy},
@@ -87,17 +88,46 @@ fn what_failed_is_told_until_the_same_succeeds() {
         let decision = agent.decide(&LIMITS, &facts, NOW);
         agent.report_of(&facts, &decision, NOW).last_error
     };
+    let beat = || Tried::Beat(BrokenSlots::default());
     let says = |text: &str| Some(text.to_owned());
     let added = || Outcome::done(&Step::ReAddFastLeg, &healthy()).tried;
-    assert_eq!(came(Tried::Beat, Some("no header")), says("no header"));
-    assert_eq!(came(Tried::Beat, None), None);
+    assert_eq!(came(beat(), Some("no header")), says("no header"));
+    assert_eq!(came(beat(), None), None);
     assert_eq!(came(added(), Some("not added")), says("not added"));
-    assert_eq!(came(Tried::Beat, None), says("not added"));
+    assert_eq!(came(beat(), None), says("not added"));
     let both = says("not added; no header");
-    assert_eq!(came(Tried::Beat, Some("no header")), both);
+    assert_eq!(came(beat(), Some("no header")), both);
     assert_eq!(came(added(), None), says("no header"));
     assert_eq!(came(Tried::BringUp, None), says("no header"));
-    assert_eq!(came(Tried::Beat, None), None);
+    assert_eq!(came(beat(), None), None);
+}
+
+/// `superdisk status` is another process: it knows by the state folder.
+#[test]
+fn a_broken_slot_is_known_to_another_process_until_a_header_is_taken_there() {
+    let root = tempfile::tempdir().unwrap();
+    let maintaining = agent(root.path());
+    let beat = |broken: BrokenSlots, error: Option<&str>| {
+        let tried = Tried::Beat(broken);
+        let (error, refusal) = (error.map(str::to_owned), None);
+        maintaining.learn(
+            Outcome {
+                tried,
+                error,
+                refusal,
+            },
+            NOW,
+        );
+        agent(root.path()).memory().broken_slots
+    };
+    let broken = BrokenSlots {
+        durable: true,
+        fast: false,
+    };
+    assert_eq!(beat(broken, None), broken);
+    let nothing_known = BrokenSlots::default();
+    assert_eq!(beat(nothing_known, Some("it hangs")), broken);
+    assert_eq!(beat(nothing_known, None), nothing_known);
 }
 
 #[test]
