@@ -174,10 +174,10 @@ fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Resu
 
 /// A start with one page of the network disk that cannot be read.
 enum Start {
-    Serves,
     IsRefused,
-    /// Its mirror cannot be started until a person makes its bitmap anew.
-    WantsABitmap,
+    Serves,
+    /// The same, with a bitmap that is made anew, and a full copy.
+    MakesABitmap,
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_bad_sector_of_the_network_disk_loses_nothing_wherever_it_is() -> Result<()>
     for (what, at, start) in [
         ("before its superblock", 0, Start::Serves),
         ("its superblock", PAGE, Start::IsRefused),
-        ("its bitmap", bitmap, Start::WantsABitmap),
+        ("its bitmap", bitmap, Start::MakesABitmap),
         ("an unused gap", data / 2 / PAGE * PAGE, Start::Serves),
         ("one of its headers", data - PAGE, Start::Serves),
         ("the filesystem's superblock", data, Start::IsRefused),
@@ -210,7 +210,7 @@ fn a_bad_sector_of_the_network_disk_loses_nothing_wherever_it_is() -> Result<()>
                 .assemble(&vm)
                 .and_then(|_| superdisk.has(&vm, &files)),
             Start::IsRefused => superdisk.refused(&vm, "", "E_PD_LOST"),
-            Start::WantsABitmap => gets_a_bitmap(&rack, &superdisk, &vm),
+            Start::MakesABitmap => makes_a_bitmap(&rack, &superdisk, &vm, &files),
         };
         seen.with_context(|| format!("{what} cannot be read"))?;
         // It has found again what it had lost.
@@ -222,14 +222,17 @@ fn a_bad_sector_of_the_network_disk_loses_nothing_wherever_it_is() -> Result<()>
     superdisk.is_whole(&vm, &[&files])
 }
 
-/// It fails until the commands of the page about it are run.
-fn gets_a_bitmap(rack: &Rack, superdisk: &Superdisk, vm: &Vm) -> Result<()> {
-    let answer = superdisk.ask(vm, "assemble", "")?;
-    ensure!(answer.status == 1, "{answer}");
-    vm.run("mdadm --assemble --config=none --run --update=no-bitmap /dev/md9 /dev/vda")?;
-    vm.run("mdadm --grow --bitmap=internal /dev/md9 && mdadm --stop /dev/md9")?;
+fn makes_a_bitmap(rack: &Rack, superdisk: &Superdisk, vm: &Vm, files: &Files) -> Result<()> {
+    let printed = superdisk.assemble(vm)?;
+    ensure!(
+        printed.contains("--update=no-bitmap")
+            && printed.contains("--bitmap=internal")
+            && !printed.contains("--re-add"),
+        "{printed}"
+    );
     ensure!(rack.durable().bad_pages() == 0, "it was not written anew");
-    Ok(())
+    superdisk.has(vm, files)?;
+    superdisk.in_sync(vm)
 }
 
 #[test]

@@ -299,7 +299,7 @@ fn start_patrol(options: &Options, agent: &Arc<AgentState>, stop: &Stop) -> thre
             let due = record.position > 0
                 || record
                     .last_finished
-                    .is_none_or(|last| now() >= last + every);
+                    .is_none_or(|last| now() >= last.saturating_add(every));
             let Some(mirror) = agent.healthy_mirror().filter(|_| due) else {
                 continue;
             };

@@ -119,5 +119,5 @@ fn due(limits: &Limits, memory: &Memory, now: Seconds) -> bool {
     check.position > 0
         || check
             .last_finished
-            .is_some_and(|finished| now >= finished + limits.check_every)
+            .is_some_and(|finished| now >= finished.saturating_add(limits.check_every))
 }

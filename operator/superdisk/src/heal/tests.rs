@@ -548,6 +548,19 @@ fn a_month_after_the_last_check_the_legs_are_compared_in_windows_and_differences
     assert_eq!(notices, [Notice::Mismatch(256)]);
 }
 
+/// As `superdisk status` and `superdisk teardown` look at it.
+#[test]
+fn who_never_compares_decides_nothing_of_it() {
+    let mut memory = Memory::default();
+    memory.check.last_finished = Some(NOW);
+    let never = Limits {
+        check_every: Seconds::MAX,
+        ..LIMITS
+    };
+    let decision = decide(&never, &healthy(), &memory, NOW + 365 * DAY);
+    assert_eq!(decision.steps, []);
+}
+
 #[test]
 fn a_check_is_slow_and_is_not_begun_while_a_leg_is_away() {
     let due = Memory {
