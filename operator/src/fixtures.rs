@@ -19,7 +19,7 @@ use readstates_ring::{
 use crate::{
     plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
     spec::{Certificates, Database, Identity, Images, Login, Rack, Store, ValidatedCluster},
-    super_disk::{Answer, Condition, SuperDiskSeen},
+    super_disk::{Answer, BrokenSlots, Condition, SuperDiskSeen},
     templates::{self, Template},
     validate::{InvalidSpec, validate},
     world::{
@@ -235,6 +235,7 @@ pub(crate) fn super_disk(condition: Condition) -> SuperDiskSeen {
         refusal: None,
         last_error: None,
         facts: None,
+        broken_slots: BrokenSlots::default(),
     })
 }
 

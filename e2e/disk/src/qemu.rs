@@ -25,8 +25,11 @@ pub enum Bus {
         /// Which one, from 0.
         slot: usize,
     },
-    /// A network disk: virtio-blk with sectors of 512 bytes.
-    Virtio,
+    /// A network disk: virtio-blk.
+    Virtio {
+        /// Bytes of a sector.
+        sector: u32,
+    },
 }
 
 /// A disk as the command line says it.
@@ -87,7 +90,11 @@ impl Drive {
                 ("logical_block_size", "4096".to_owned()),
                 ("physical_block_size", "4096".to_owned()),
             ]),
-            Bus::Virtio => properties.push(("driver", "virtio-blk-pci".to_owned())),
+            Bus::Virtio { sector } => properties.extend([
+                ("driver", "virtio-blk-pci".to_owned()),
+                ("logical_block_size", sector.to_string()),
+                ("physical_block_size", sector.to_string()),
+            ]),
         }
         properties
     }
@@ -216,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_disks_have_big_sectors_and_a_port_and_network_disks_do_not() {
+    fn local_disks_have_a_port_and_big_sectors_and_network_disks_those_they_are_given() {
         let drive = |name: &str, bus| Drive {
             name: name.to_owned(),
             bus,
@@ -228,8 +235,9 @@ mod tests {
              logical_block_size=4096,physical_block_size=4096"
         );
         assert_eq!(
-            drive("data", Bus::Virtio).device(),
-            "id=device-data,drive=data,serial=data,driver=virtio-blk-pci"
+            drive("data", Bus::Virtio { sector: 512 }).device(),
+            "id=device-data,drive=data,serial=data,driver=virtio-blk-pci,\
+             logical_block_size=512,physical_block_size=512"
         );
     }
 }

@@ -149,12 +149,20 @@ impl Rack {
         self.add(&local(slot), Bus::Nvme { slot }, size, WriteCache::Volatile)
     }
 
-    /// Attaches a blank network disk.
+    /// Attaches a blank network disk with sectors of 512 bytes.
     ///
     /// # Errors
     /// When its image cannot be made.
     pub fn add_network(&mut self, name: &str, size: u64) -> Result<Disk> {
-        self.add(name, Bus::Virtio, size, WriteCache::Through)
+        self.add_network_of_sectors(name, size, 512)
+    }
+
+    /// Attaches a blank network disk with sectors of so many bytes.
+    ///
+    /// # Errors
+    /// When its image cannot be made.
+    pub fn add_network_of_sectors(&mut self, name: &str, size: u64, sector: u32) -> Result<Disk> {
+        self.add(name, Bus::Virtio { sector }, size, WriteCache::Through)
     }
 
     fn add(&mut self, name: &str, bus: Bus, size: u64, cache: WriteCache) -> Result<Disk> {

@@ -170,15 +170,7 @@ fn a_network_disk_that_another_node_uses_is_refused() -> Result<()> {
     superdisk.assemble(&first)?;
     superdisk.in_sync(&first)?;
     let files = superdisk.write(&first, "file", 4)?;
-    first.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
-    first.run(&format!(
-        "superdisk agent {} --pod p --listen 127.0.0.1:9950 >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
-        superdisk.flags()
-    ))?;
-    first.until(
-        "wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
-        60 * SECOND,
-    )?;
+    superdisk.start_agent(&first, "")?;
     let second = rack.boot()?;
     let answer = superdisk.ask(&second, "assemble", "")?;
     ensure!(

@@ -1,11 +1,18 @@
 //! A node does more than one thing: two volumes share a pattern of local disks, and the node itself has mounted one.
 
-use anyhow::{Result, ensure};
-use e2e_disk::{MIB, Rack, superdisk::Superdisk};
+use std::time::Duration;
 
-#[test]
-fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> {
-    let mut rack = Rack::new("beside-two")?;
+use anyhow::{Context as _, Result, ensure};
+use e2e_disk::{
+    MIB, Rack,
+    superdisk::{REBUILD, Superdisk},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Four local disks and two network disks, each of which a volume has.
+fn two_volumes(name: &str) -> Result<(Rack, Superdisk, Superdisk)> {
+    let mut rack = Rack::new(name)?;
     rack.add_local(128 * MIB)?;
     rack.add_local(128 * MIB)?;
     rack.add_network("other", 256 * MIB)?;
@@ -16,6 +23,12 @@ fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> 
         mount: "/mnt/other",
         ..first.clone()
     };
+    Ok((rack, first, second))
+}
+
+#[test]
+fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> {
+    let (mut rack, first, second) = two_volumes("beside-two")?;
     let vm = rack.boot()?;
     first.assemble(&vm)?;
     second.assemble(&vm)?;
@@ -31,6 +44,43 @@ fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> 
     second.assemble(&vm)?;
     first.assemble(&vm)?;
     first.is_whole(&vm, &[&of_first])?;
+    second.is_whole(&vm, &[&of_second])
+}
+
+#[test]
+fn a_decision_that_takes_long_keeps_no_other_volume_from_its_disk() -> Result<()> {
+    let (mut rack, first, second) = two_volumes("beside-long")?;
+    let vm = rack.boot()?;
+    first.assemble(&vm)?;
+    let before = first.write(&vm, "before", 2)?;
+    first.in_sync(&vm)?;
+    vm.run("sleep 1")?;
+    rack.durable().fail(true);
+    let after = first.write(&vm, "after", 4)?;
+    let mirror = first.mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
+        60 * SECOND,
+    )?;
+    vm.run("sync; sleep 1")?;
+    vm.power_off()?;
+    rack.durable().mend();
+    let vm = rack.boot()?;
+    first.refused(&vm, "", "E_SSD_AHEAD")?;
+    rack.durable().slow_down(SECOND / 5);
+    vm.run(&format!(
+        "superdisk resolve {} --keep fast >/run/resolve.log 2>&1 &",
+        first.flags()
+    ))?;
+    vm.until("grep -q recovery /proc/mdstat", 300 * SECOND)?;
+    second.assemble(&vm)?;
+    let of_second = second.write(&vm, "second", 2)?;
+    vm.run("pidof superdisk")
+        .context("it was not long enough")?;
+    rack.durable().slow_down(Duration::ZERO);
+    vm.until("! pidof superdisk", REBUILD)?;
+    first.assemble(&vm)?;
+    first.is_whole(&vm, &[&before, &after])?;
     second.is_whole(&vm, &[&of_second])
 }
 

@@ -5,23 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
-    MIB, PAGE, Rack, Vm,
-    superdisk::{Superdisk, mirror},
+    MIB, PAGE, Rack,
+    superdisk::{REBUILD, Superdisk, answers, mirror},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn start_agent(superdisk: &Superdisk, vm: &Vm) -> Result<()> {
-    vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
-    vm.run(&format!(
-        "superdisk agent {} --pod p --listen 127.0.0.1:9950 >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
-        superdisk.flags()
-    ))?;
-    vm.until(
-        "wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
-        60 * SECOND,
-    )
-}
 
 #[test]
 fn a_copy_that_the_network_disk_stops_is_said_and_serves_on() -> Result<()> {
@@ -38,7 +26,7 @@ fn a_copy_that_the_network_disk_stops_is_said_and_serves_on() -> Result<()> {
     rack.durable().break_for_good(200 * MIB..200 * MIB + PAGE);
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
-    start_agent(&superdisk, &vm)?;
+    superdisk.start_agent(&vm, "")?;
     let state = "wget -qO - http://127.0.0.1:9950/state";
     vm.until(
         &format!("{state} | grep -q durable-unreadable"),
@@ -124,6 +112,48 @@ fn keeping_the_fast_leg_is_tried_on_it_before_the_network_disk_is_touched() -> R
     );
     // Nothing has changed: the other answer still stands.
     superdisk.ask(&vm, "resolve", "--keep durable")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn who_looks_at_a_network_disk_that_does_not_answer_gets_an_answer() -> Result<()> {
+    let mut rack = Rack::new("ends-silent")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    rack.durable().hang(true);
+    let write = vm.begin(
+        "dd if=/dev/zero of=/mnt/data/slow bs=4k count=1 conv=fsync",
+        REBUILD,
+    )?;
+    // Longer than a look of the agent may take: a heartbeat hangs, and nothing else.
+    vm.run("sleep 75")?;
+    for path in ["livez", "metrics", "state"] {
+        vm.until(&answers(path), 20 * SECOND)?;
+    }
+    superdisk.ask(&vm, "status", "")?.success()?;
+    superdisk.has(&vm, &files)?;
+    rack.durable().hang(false);
+    write.wait()?.success()?;
+    vm.run("kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 120 * SECOND)?;
+
+    rack.durable().hang(true);
+    vm.run(&format!(
+        "superdisk assemble {} >/run/assemble.log 2>&1 &",
+        superdisk.flags()
+    ))?;
+    vm.until(
+        "grep -q '^E_PD_LOST .*does not answer' /run/assemble.log",
+        180 * SECOND,
+    )?;
+    // Its read cannot be ended before that.
+    rack.durable().hang(false);
+    vm.until("! pidof superdisk >/dev/null", 60 * SECOND)?;
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e_disk::{
     MIB, PAGE, Rack, Vm, local,
-    superdisk::{Files, Superdisk, arrays, mirror},
+    superdisk::{Files, POD, Superdisk, answers, arrays, mirror},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-const POD: &str = "0b2c8a6e-pod";
 
 /// A super-disk in sync, files on it, and the agent beside it.
 fn maintained(name: &str, more: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
@@ -20,22 +19,8 @@ fn maintained(name: &str, more: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 10)?;
     superdisk.in_sync(&vm)?;
-    start_agent(&superdisk, &vm, more)?;
+    superdisk.start_agent(&vm, more)?;
     Ok((rack, superdisk, vm, files))
-}
-
-fn start_agent(superdisk: &Superdisk, vm: &Vm, more: &str) -> Result<()> {
-    vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
-    vm.run(&format!(
-        "superdisk agent {} --pod {POD} --listen 127.0.0.1:9950 {more} >/run/agent.log 2>&1 & echo $! >/run/agent.pid",
-        superdisk.flags()
-    ))?;
-    vm.until(&answers("readyz"), 60 * SECOND)
-}
-
-/// A shell condition: the agent answers this path with 200.
-fn answers(path: &str) -> String {
-    format!("wget -qO /dev/null http://127.0.0.1:9950/{path} 2>/dev/null")
 }
 
 #[test]
@@ -86,7 +71,7 @@ fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> 
     let (_rack, superdisk, vm, files) = maintained("reap", "")?;
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
     superdisk.has(&vm, &files)?;
-    start_agent(&superdisk, &vm, "")?;
+    superdisk.start_agent(&vm, "")?;
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
     // Its pod is still there: its agent may come back.
     let pods = "/var/lib/kubelet/pods";
@@ -172,7 +157,7 @@ fn an_agent_that_cannot_read_the_headers_says_so_and_tries_again() -> Result<()>
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
     rack.durable().break_for_good(superdisk.headers(&vm)?);
-    start_agent(&superdisk, &vm, "")?;
+    superdisk.start_agent(&vm, "")?;
     let silent = "wget -qO - http://127.0.0.1:9950/state | grep -q no-beat";
     vm.until(silent, 300 * SECOND)?;
     superdisk.has(&vm, &files)?;
@@ -191,7 +176,7 @@ fn an_agent_writes_no_header_to_a_disk_that_came_in_place_of_its_own() -> Result
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
     let snapshot = rack.durable().snapshot("clone")?;
-    start_agent(&superdisk, &vm, "")?;
+    superdisk.start_agent(&vm, "")?;
     let said = "wget -qO - http://127.0.0.1:9950/state | grep -q 'the durable device has changed'";
     let beats = "last=$(wget -qO - http://127.0.0.1:9950/metrics | awk '/^superdisk_last_beat/ {print $2}'); \
                  [ $(($(date +%s) - last)) -lt 10 ]";
@@ -209,7 +194,7 @@ fn an_agent_writes_no_header_to_a_disk_that_came_in_place_of_its_own() -> Result
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
     rack.disk("other").restore(&snapshot)?;
     vm.run(exchange)?;
-    start_agent(&superdisk, &vm, "")?;
+    superdisk.start_agent(&vm, "")?;
     vm.until(said, 60 * SECOND)?;
     vm.run("sleep 15")?;
     ensure!(written() == before, "a header went to the clone");
@@ -227,7 +212,7 @@ fn an_agent_that_starts_beside_unreadable_headers_writes_them_anew() -> Result<(
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
     rack.durable().lose(superdisk.headers(&vm)?);
-    start_agent(&superdisk, &vm, "")?;
+    superdisk.start_agent(&vm, "")?;
     // Each beat writes one of both.
     for _ in 0..120 {
         if rack.durable().bad_pages() == 0 {
@@ -257,7 +242,7 @@ fn unreadable_headers_that_no_fast_leg_has_a_copy_of_are_left_to_a_person() -> R
     superdisk.ask(&vm, "assemble", alone)?.success()?;
     let files = superdisk.write(&vm, "file", 4)?;
     rack.durable().lose(superdisk.headers(&vm)?);
-    start_agent(&superdisk, &vm, alone)?;
+    superdisk.start_agent(&vm, alone)?;
     let said = "wget -qO - http://127.0.0.1:9950/state | grep -q 'the header could not be read'";
     vm.until(said, 60 * SECOND)?;
     vm.run("kill -TERM $(cat /run/agent.pid)")?;

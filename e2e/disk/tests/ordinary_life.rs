@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
-    MIB, Rack,
+    DURABLE, MIB, Rack,
     superdisk::{Superdisk, arrays, mirror},
 };
 
@@ -42,6 +42,39 @@ fn a_first_boot_ends_mounted_and_whole_and_reads_nothing_from_the_network_disk()
         "{} MiB were read to reboot",
         copied / MIB
     );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_network_disk_with_sectors_of_4_kib_lives_like_any_other() -> Result<()> {
+    let mut rack = Rack::empty("4kn")?;
+    for _ in 0..2 {
+        rack.add_local(128 * MIB)?;
+    }
+    rack.add_network_of_sectors(DURABLE, 256 * MIB, 4096)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    let sector = vm.run("cat /sys/block/vda/queue/logical_block_size")?;
+    ensure!(sector.trim() == "4096", "{sector}");
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 6)?;
+    superdisk.in_sync(&vm)?;
+    // Heartbeats go to it by themselves, past all caches.
+    superdisk.start_agent(&vm, "")?;
+    vm.until(
+        "wget -qO - http://127.0.0.1:9950/state | grep -q '\"last_beat\":[0-9]'",
+        60 * SECOND,
+    )?;
+    vm.cut_power()?;
+    let vm = rack.boot()?;
+    let printed = superdisk.assemble(&vm)?;
+    ensure!(printed.contains("--re-add"), "{printed}");
+    superdisk.is_whole(&vm, &[&files])?;
+    superdisk.tear_down(&vm)?;
+    vm.power_off()?;
+    rack.migrate_host()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }
 

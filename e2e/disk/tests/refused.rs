@@ -139,6 +139,26 @@ fn too_few_or_taken_local_disks_are_refused_unless_they_are_optional() -> Result
 }
 
 #[test]
+fn a_network_disk_that_looks_like_local_nvme_is_known_by_its_model() -> Result<()> {
+    let mut rack = Rack::new("model")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    for model in [
+        "nvme_card-pd",
+        "Amazon Elastic Block Store",
+        "MSFT NVMe Accelerator v1.0",
+    ] {
+        vm.run(&format!(
+            "echo '{model}' >/run/model && mount --bind /run/model /sys/block/nvme1n1/device/model"
+        ))?;
+        superdisk.refused(&vm, "", "E_SSD_BUSY")?;
+        vm.run("umount /sys/block/nvme1n1/device/model")?;
+    }
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[])
+}
+
+#[test]
 fn a_kernel_without_raid1_is_refused_by_name() -> Result<()> {
     let mut rack = Rack::new("no-raid1")?;
     let superdisk = Superdisk::default();

@@ -171,3 +171,97 @@ fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Resu
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }
+
+/// A start with one page of the network disk that cannot be read.
+enum Start {
+    IsRefused,
+    Serves,
+    /// The same, with a bitmap that is made anew, and a full copy.
+    MakesABitmap,
+}
+
+#[test]
+fn a_bad_sector_of_the_network_disk_loses_nothing_wherever_it_is() -> Result<()> {
+    let mut rack = Rack::new("sweep-durable")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    let data = superdisk.headers(&vm)?.end;
+    let mirror = mirror(&vm)?;
+    let bitmap = vm.run(&format!("cat /sys/block/{mirror}/md/bitmap/location"))?;
+    // In sectors, from the superblock on, which is at the 8th.
+    let bitmap = (bitmap.trim().parse::<u64>()? + 8) * 512;
+    for (what, at, start) in [
+        ("before its superblock", 0, Start::Serves),
+        ("its superblock", PAGE, Start::IsRefused),
+        ("its bitmap", bitmap, Start::MakesABitmap),
+        ("an unused gap", data / 2 / PAGE * PAGE, Start::Serves),
+        ("one of its headers", data - PAGE, Start::Serves),
+        ("the filesystem's superblock", data, Start::IsRefused),
+        ("the filesystem's blocks", data + (64 << 20), Start::Serves),
+        ("its end", rack.durable().size() - PAGE, Start::Serves),
+    ] {
+        superdisk.tear_down(&vm)?;
+        rack.durable().lose(at..at + PAGE);
+        let seen = match start {
+            Start::Serves => superdisk
+                .assemble(&vm)
+                .and_then(|_| superdisk.has(&vm, &files)),
+            Start::IsRefused => superdisk.refused(&vm, "", "E_PD_LOST"),
+            Start::MakesABitmap => makes_a_bitmap(&rack, &superdisk, &vm, &files),
+        };
+        seen.with_context(|| format!("{what} cannot be read"))?;
+        // It has found again what it had lost.
+        rack.durable().mend();
+        superdisk.assemble(&vm)?;
+        superdisk.has(&vm, &files).context(what)?;
+        superdisk.in_sync(&vm)?;
+    }
+    superdisk.is_whole(&vm, &[&files])
+}
+
+fn makes_a_bitmap(rack: &Rack, superdisk: &Superdisk, vm: &Vm, files: &Files) -> Result<()> {
+    let printed = superdisk.assemble(vm)?;
+    ensure!(
+        printed.contains("--update=no-bitmap")
+            && printed.contains("--bitmap=internal")
+            && !printed.contains("--re-add"),
+        "{printed}"
+    );
+    ensure!(rack.durable().bad_pages() == 0, "it was not written anew");
+    superdisk.has(vm, files)?;
+    superdisk.in_sync(vm)
+}
+
+#[test]
+fn a_bad_sector_of_the_fast_leg_keeps_no_pod_from_starting_wherever_it_is() -> Result<()> {
+    let mut rack = Rack::new("sweep-fast")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    let fast = superdisk.fast_leg(&vm)?;
+    for (what, at) in [
+        ("before the superblock inside", 0),
+        ("the superblock inside", PAGE),
+        ("the bitmap inside", 2 * PAGE),
+        ("an unused gap", fast.data / 2 / PAGE * PAGE),
+        ("one of its headers", fast.data - 2 * PAGE),
+        ("the filesystem's superblock", fast.data),
+        ("the filesystem's blocks", fast.data + (64 << 20)),
+    ] {
+        superdisk.tear_down(&vm)?;
+        let (disk, page) = fast.place(at);
+        rack.disk(&disk).lose(page);
+        superdisk
+            .assemble(&vm)
+            .with_context(|| format!("{what} cannot be read"))?;
+        superdisk.has(&vm, &files).context(what)?;
+        superdisk.in_sync(&vm).context(what)?;
+        rack.disk(&disk).mend();
+    }
+    superdisk.is_whole(&vm, &[&files])
+}

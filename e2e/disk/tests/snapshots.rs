@@ -24,15 +24,7 @@ fn maintained(rack: &mut Rack) -> Result<(Superdisk, Vm, Files)> {
 }
 
 fn start_agent(superdisk: &Superdisk, vm: &Vm) -> Result<()> {
-    vm.run("ip link set lo up 2>/dev/null || ifconfig lo up")?;
-    vm.run(&format!(
-        "superdisk agent {} --listen 127.0.0.1:9950 >>/run/agent.log 2>&1 & echo $! >/run/agent.pid",
-        superdisk.flags()
-    ))?;
-    vm.until(
-        "wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
-        60 * SECOND,
-    )?;
+    superdisk.start_agent(vm, "")?;
     // Its first plan, which writes headers, is done when there is a header to count on.
     vm.until(
         "wget -qO - http://127.0.0.1:9950/state | grep -q '\"generation\":[0-9]'",

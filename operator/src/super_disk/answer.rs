@@ -14,6 +14,16 @@ pub struct Answer {
     pub last_error: Option<String>,
     /// What runs.
     pub facts: Option<Facts>,
+    /// Which legs cannot keep their lineage header in both places. An agent of an earlier release does not say.
+    #[serde(default)]
+    pub broken_slots: BrokenSlots,
+}
+
+/// Of each leg, whether one of the two places of its lineage header cannot be written.
+#[derive(Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrokenSlots {
+    pub durable: bool,
+    pub fast: bool,
 }
 
 /// How a super-disk is, in the agent's words.

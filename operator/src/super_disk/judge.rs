@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use readstates_operator_api::SuperDiskState;
 
-use super::{Answer, Condition, Facts, Judgement, Refusal, SuperDiskSeen, Sync, WaitingOn};
+use super::{
+    Answer, BrokenSlots, Condition, Facts, Judgement, Refusal, SuperDiskSeen, Sync, WaitingOn,
+};
 
 /// Judges what was seen.
 #[must_use]
@@ -87,6 +89,7 @@ fn answered(answer: &Answer) -> Judgement {
         refusal: refused,
         last_error,
         facts,
+        broken_slots,
     } = answer;
     let of = |state, message: String, needs_a_person| Judgement {
         state,
@@ -124,11 +127,7 @@ fn answered(answer: &Answer) -> Judgement {
             format!("its filesystem is not mounted yet.{failed}"),
             false,
         ),
-        (Condition::Healthy, _) => of(
-            SuperDiskState::Healthy,
-            "both legs are in sync".to_owned(),
-            false,
-        ),
+        (Condition::Healthy, _) => of(SuperDiskState::Healthy, healthy(*broken_slots), false),
         (Condition::WrongWay, _) => of(
             SuperDiskState::Rebuilding,
             "a copy between the legs that the agent did not start is being undone".to_owned(),
@@ -145,6 +144,21 @@ fn answered(answer: &Answer) -> Judgement {
             of(SuperDiskState::FastLost, message, needs_a_person)
         }
     }
+}
+
+/// With what is to be replaced before more of it breaks.
+fn healthy(broken: BrokenSlots) -> String {
+    let BrokenSlots { durable, fast } = broken;
+    let disks = match (durable, fast) {
+        (false, false) => return "both legs are in sync".to_owned(),
+        (true, false) => "the network disk",
+        (false, true) => "the local disks",
+        (true, true) => "the network disk and one on the local disks",
+    };
+    format!(
+        "both legs are in sync; one of the two places of the lineage header on {disks} cannot be written, and the \
+         other one is used"
+    )
 }
 
 /// With whole percents: what is written to a status shall not change all the time.

@@ -7,7 +7,7 @@ mod judge;
 use readstates_operator_api::{SuperDiskState, conditions::Reason};
 
 pub use self::{
-    answer::{Answer, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
+    answer::{Answer, BrokenSlots, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
     judge::judge,
 };
 

@@ -35,6 +35,12 @@ fn every_answer_of_an_agent_is_understood() {
             "both legs",
         ),
         (
+            answer!("broken-slot"),
+            SuperDiskState::Healthy,
+            false,
+            "places of the lineage header on the network disk cannot be written",
+        ),
+        (
             answer!("rebuilding"),
             SuperDiskState::Rebuilding,
             false,
@@ -79,6 +85,18 @@ fn every_answer_of_an_agent_is_understood() {
     let refused = judge(&SuperDiskSeen::Answered(answer!("refused")));
     assert_eq!(refused.state, SuperDiskState::Refused);
     assert_eq!(refused.code.as_deref(), Some("E_SSD_MISSING"));
+}
+
+#[test]
+fn an_agent_of_the_release_before_says_nothing_of_slots() {
+    let told = include_str!("../../superdisk/tests/fixtures/status/healthy.json");
+    let mut told: serde_json::Value = serde_json::from_str(told).unwrap();
+    told.as_object_mut()
+        .unwrap()
+        .remove("broken_slots")
+        .unwrap();
+    let answer: Answer = serde_json::from_value(told).unwrap();
+    assert_eq!(answer, answer!("healthy"));
 }
 
 #[test]

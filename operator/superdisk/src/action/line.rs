@@ -103,6 +103,10 @@ impl Action {
                 label,
                 width,
             } => Some(format(mirror, *kind, label, *width)),
+            Self::AddBitmap { array } => line(
+                Program::Mdadm,
+                vec!["--grow".into(), dev(array), "--bitmap=internal".into()],
+            ),
             Self::GrowMirror { array, kib } => line(
                 Program::Mdadm,
                 // Without a fast leg there is nothing to be made equal.
@@ -203,6 +207,7 @@ fn start_mirror(durable: &Identity, array: &str, update: &Update) -> Vec<String>
     match update {
         Update::Nothing => {}
         Update::NoBadBlockLog => arguments.push("--update=no-bbl".into()),
+        Update::NoBitmap => arguments.push("--update=no-bitmap".into()),
         Update::Name(name) => arguments.extend([
             "--update=name".into(),
             format!("--name={name}"),

@@ -200,6 +200,11 @@ pub enum Action {
         knob: Knob,
         value: u64,
     },
+    /// Gives a mirror a bitmap that has none.
+    AddBitmap {
+        /// The mirror.
+        array: String,
+    },
     /// Lets the mirror use more of its legs.
     GrowMirror {
         /// The mirror.
@@ -253,6 +258,8 @@ pub enum Update {
     Nothing,
     /// No bad-block log any more: it hides writes that the durable leg has lost.
     NoBadBlockLog,
+    /// No bitmap any more: it cannot be read, and md starts no mirror with such a one.
+    NoBitmap,
     /// Another name: the disk is a copy of another volume's.
     Name(String),
     /// Another UUID: the disk is a copy of another volume's.
@@ -274,6 +281,7 @@ impl Action {
             | Self::SettleMarks { .. }
             | Self::ReAdd { .. }
             | Self::LimitWait { .. }
+            | Self::AddBitmap { .. }
             | Self::Add { .. } => true,
             Self::WriteLineage { leg, .. } => match leg {
                 Leg::Fast { .. } => true,

@@ -94,6 +94,7 @@ impl fmt::Display for Action {
             | Self::ReAdd { .. }
             | Self::Add { .. }
             | Self::Format { .. }
+            | Self::AddBitmap { .. }
             | Self::GrowMirror { .. }
             | Self::GrowFilesystem { .. } => Ok(()),
         }

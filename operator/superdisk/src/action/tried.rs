@@ -30,6 +30,7 @@ impl Tried {
             | Action::WriteLineage { .. }
             | Action::Format { .. }
             | Action::Set { .. }
+            | Action::AddBitmap { .. }
             | Action::GrowMirror { .. }
             | Action::Mount { .. } => {}
         }

@@ -40,6 +40,7 @@ pub(super) fn still_holds(
         | Action::ReAdd { array, member: _ }
         | Action::Add { array, member: _ }
         | Action::WriteMostly { array, .. }
+        | Action::AddBitmap { array }
         | Action::GrowMirror { array, kib: _ }
         | Action::GrowFilesystem { array, .. }
         | Action::Mount { array, .. } => stands(now, array),

@@ -152,6 +152,7 @@ impl<'a> Executor<'a> {
                 | Action::WriteLineage { .. }
                 | Action::Format { .. }
                 | Action::Set { .. }
+                | Action::AddBitmap { .. }
                 | Action::GrowMirror { .. }
                 | Action::GrowFilesystem { .. }
                 | Action::Mount { .. } => run(),
@@ -260,6 +261,7 @@ impl<'a> Executor<'a> {
             | Action::Add { .. }
             | Action::WriteLineage { .. }
             | Action::Format { .. }
+            | Action::AddBitmap { .. }
             | Action::GrowMirror { .. }
             | Action::GrowFilesystem { .. } => {
                 Err(io::Error::other("it is done by a program, and has none"))

@@ -223,6 +223,12 @@ pub(super) fn attach(
         }
         return Ok(keep(spec, inventory, mirror, ours, header, member, stripe));
     }
+    // Before a leg joins, which would be copied anew at each start without one.
+    if ours.superblock.bitmap_at().is_none() {
+        return Ok(vec![Action::AddBitmap {
+            array: mirror.name.clone(),
+        }]);
+    }
     let stripe = match prepare(spec, inventory)? {
         Stripe::Idle(stripe) => stripe,
         Stripe::Steps(steps) => return Ok([limits, steps].concat()),

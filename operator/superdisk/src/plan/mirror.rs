@@ -9,7 +9,7 @@ use crate::{
     inventory::Inventory,
     lineage::{Header, State},
     md::{Array, ArrayState, Knob, MAX_READ_ERRORS, SyncAction},
-    model::Refusal,
+    model::{Refusal, Seen},
     proof::Unformatted,
     spec::Spec,
     superblock::Uuid,
@@ -82,12 +82,20 @@ pub(super) fn stop(array: &Array, because: &'static str) -> Decision {
 /// starts has forgotten whether the fast leg was in when the generation before ended.
 fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Action>, Refusal> {
     may_begin(spec, inventory)?;
-    let update = if ours.superblock.bad_block_log > 0 {
+    let is_bitmap_lost = has_lost_bitmap(ours);
+    let update = if is_bitmap_lost {
+        Update::NoBitmap
+    } else if ours.superblock.bad_block_log > 0 {
         Update::NoBadBlockLog
     } else {
         Update::Nothing
     };
     let opened = ours.header.and_then(|header| {
+        if is_bitmap_lost {
+            // Nothing tells what a fast leg has missed, and the bitmap that is made next does not either.
+            let is_used = header.state != State::Creating;
+            return is_used.then(|| header.forgetting(inventory.random, inventory.boot));
+        }
         let known = !questions::was_out_at_the_end(header, ours.superblock);
         opened(inventory, header, known)
     });
@@ -101,6 +109,13 @@ fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Acti
         update,
     });
     Ok(steps)
+}
+
+/// Whether md would not start it for its bitmap.
+fn has_lost_bitmap(ours: &Ours<'_>) -> bool {
+    let is_read = matches!(ours.content.bitmap, Seen::Present(_))
+        && !matches!(ours.content.marked, Seen::Unknown(_));
+    ours.superblock.bitmap_at().is_some() && !is_read
 }
 
 /// The header of a new generation, where one is due. What is not formatted yet gets it with its filesystem. `known`:

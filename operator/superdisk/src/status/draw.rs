@@ -13,6 +13,7 @@ use crate::{
     md::SyncAction,
     sysfs::SECTOR_BYTES,
 };
+use crate::lineage::BrokenSlots;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,6 +49,7 @@ pub(crate) struct Sb {
     pub(crate) device: u16,
     pub(crate) write_mostly: bool,
     pub(crate) bad_block_log: u16,
+    pub(crate) bitmap: bool,
     pub(crate) events: u64,
     pub(crate) dirty: bool,
     pub(crate) roles: Vec<u16>,
@@ -61,7 +62,7 @@ impl Sb {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 256 + 2 * self.roles.len()];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-        let features = u32::from(self.level == 1) | (u32::from(self.recovering) << 1);
+        let features = u32::from(self.bitmap) | (u32::from(self.recovering) << 1);
         put(0, &MAGIC.to_le_bytes());
         put(4, &1_u32.to_le_bytes());
         put(8, &features.to_le_bytes());
@@ -110,6 +111,7 @@ impl Sb {
             device: found.device as u16,
             write_mostly: found.write_mostly,
             bad_block_log: found.bad_block_log,
+            bitmap: found.bitmap_offset.is_some(),
             events: found.events,
             dirty: found.resync_offset.is_some(),
             roles: found

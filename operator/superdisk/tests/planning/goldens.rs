@@ -214,6 +214,7 @@ fn no_plan_ever_touches_the_durable_leg_destructively() {
                 | Action::WriteLineage { .. }
                 | Action::Format { .. }
                 | Action::Set { .. }
+                | Action::AddBitmap { .. }
                 | Action::GrowMirror { .. }
                 | Action::GrowFilesystem { .. }
                 | Action::Mount { .. } => false,

@@ -212,6 +212,12 @@ impl World {
         }
     }
 
+    /// Whether md would start no mirror from this leg.
+    fn has_lost_bitmap(&self, leg: &str) -> bool {
+        let sb = self.sb(leg);
+        sb.is_some_and(|sb| sb.bitmap) && self.disks[leg].bad.contains(&(BITMAP / BLOCK))
+    }
+
     /// Writes a numbered block through the mounted filesystem.
     pub(crate) fn write(&mut self, block: u8, value: u8) {
         assert!(!self.mounts.is_empty(), "nothing is mounted");
@@ -387,6 +393,9 @@ impl World {
             self.start("md127", Kind::Stripe(locals.clone()), stripe_bytes(2));
         }
         let Some(own) = self.sb(DURABLE) else { return };
+        if self.has_lost_bitmap(DURABLE) {
+            return;
+        }
         let fast = self
             .arrays
             .contains_key("md127")

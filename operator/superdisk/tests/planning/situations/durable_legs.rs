@@ -4,7 +4,9 @@ use superdisk::{model::Code, spec::Spec};
 
 use super::{
     End, Situation, by, changed, one, spec, with_policy,
-    worlds::{beside_its_source, change_durable, lost_durable, put_back, stopped, unread_headers},
+    worlds::{
+        beside_its_source, change_durable, cut, lost_durable, put_back, stopped, unread_headers,
+    },
 };
 use crate::{
     bytes::FAULTY,
@@ -56,6 +58,7 @@ pub(super) fn durable_legs() -> Vec<Situation> {
         "copy".clone_into(&mut world.disk(DURABLE).by_id);
         "data".clone_into(&mut world.disk("vdb").by_id);
     });
+    let lose_bitmap = |world: &mut World| world.disk(DURABLE).bad = vec![2];
     let without_filesystem = changed(stopped(), |world| world.poke(DURABLE, MIB, &[]));
     vec![
         one("p0-first-boot", World::blank(), Whole),
@@ -108,6 +111,16 @@ pub(super) fn durable_legs() -> Vec<Situation> {
             "p3-durable-in-slot-1",
             change_durable(|sb| sb.roles = vec![1, 0]),
             Refused(Code::PdNotOurs),
+        ),
+        one(
+            "p3-bitmap-unreadable",
+            changed(stopped(), lose_bitmap),
+            Whole,
+        ),
+        one(
+            "p3-bitmap-unreadable-after-a-power-cut",
+            changed(cut(), lose_bitmap),
+            Whole,
         ),
         by(
             "p4-another-volumes-disk",

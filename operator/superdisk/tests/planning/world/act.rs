@@ -6,7 +6,7 @@ use superdisk::{
     spec::FilesystemKind,
 };
 
-use super::{DATA, Kind, Member, MemberState, SB, World, stripe_bytes};
+use super::{BITMAP, DATA, Kind, Member, MemberState, SB, World, stripe_bytes};
 use crate::{
     bytes::{BLOCK, Bits, FAULTY, Sb},
     world::DURABLE,
@@ -133,6 +133,24 @@ impl World {
                     .knobs
                     .insert(*knob, *value);
             }
+            Action::AddBitmap { array: _ } => {
+                for leg in self.live() {
+                    let mut sb = self.sb(&leg.name).unwrap();
+                    sb.bitmap = true;
+                    self.put_sb(&leg.name, &sb);
+                    let bits = Bits {
+                        array: sb.array,
+                        events: sb.events,
+                        cleared: sb.events,
+                        ..Bits::default()
+                    };
+                    self.put_bits(&leg.name, &bits);
+                    // mdadm writes all of it.
+                    if let Some(disk) = self.disks.get_mut(&leg.name) {
+                        disk.bad.retain(|page| *page != BITMAP / BLOCK);
+                    }
+                }
+            }
             Action::GrowMirror { array, kib } => {
                 self.arrays.get_mut(array).unwrap().bytes = kib << 10;
                 for leg in self.live() {
@@ -162,6 +180,7 @@ impl World {
                 device: index as u16,
                 write_mostly: false,
                 bad_block_log: 0,
+                bitmap: false,
                 events: 0,
                 dirty: false,
                 roles: (0..disks.len() as u16).collect(),
@@ -186,6 +205,7 @@ impl World {
             device: 0,
             write_mostly: true,
             bad_block_log: 8,
+            bitmap: true,
             events: 1,
             dirty: false,
             roles: vec![0, FAULTY],
@@ -219,8 +239,12 @@ impl World {
         if runs && !matches!(update, Update::Array(_)) {
             return Err("Found some drive for an array that is already active".to_owned());
         }
+        if self.has_lost_bitmap(durable) && *update != Update::NoBitmap {
+            return Err("its bitmap cannot be read".to_owned());
+        }
         match update {
             Update::Nothing => {}
+            Update::NoBitmap => sb.bitmap = false,
             Update::NoBadBlockLog => sb.bad_block_log = 0,
             Update::Name(name) => sb.name = format!("any:{name}"),
             Update::Array(uuid) => {
@@ -252,6 +276,7 @@ impl World {
         let found = self.sb(member);
         let related =
             found.is_some_and(|found| found.array == own.array && found.events >= bits.cleared);
+        let related = related && own.bitmap;
         if !related && !add {
             return Err("--re-add is not possible".to_owned());
         }
