@@ -14,12 +14,12 @@ pub struct Answer {
     pub last_error: Option<String>,
     /// What runs.
     pub facts: Option<Facts>,
-    /// Which legs cannot keep their lineage header in both places. An agent of an earlier release does not say.
+    /// Which legs cannot keep their lineage header in both slots. An agent of an earlier release does not say.
     #[serde(default)]
     pub broken_slots: BrokenSlots,
 }
 
-/// Of each leg, whether one of the two places of its lineage header cannot be written.
+/// Of each leg, whether one of the two slots of its lineage header cannot be written.
 #[derive(Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokenSlots {
     pub durable: bool,

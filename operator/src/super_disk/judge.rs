@@ -156,7 +156,7 @@ fn healthy(broken: BrokenSlots) -> String {
         (true, true) => "the network disk and one on the local disks",
     };
     format!(
-        "both legs are in sync; one of the two places of the lineage header on {disks} cannot be written, and the \
+        "both legs are in sync; one of the two slots of the lineage header on {disks} cannot be written, and the \
          other one is used"
     )
 }

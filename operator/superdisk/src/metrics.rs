@@ -201,7 +201,7 @@ fn past(page: &mut Page, report: &Report) {
     let BrokenSlots { durable, fast } = report.broken_slots;
     page.gauge(
         "superdisk_header_slot_broken",
-        "Whether one of the two places of the leg's lineage header did not take the last one.",
+        "Whether one of the two slots of the leg's lineage header did not take the last one.",
     );
     for (leg, broken) in [("durable", durable), ("fast", fast)] {
         page.value(&[("leg", leg)], u64::from(broken));

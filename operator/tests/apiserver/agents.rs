@@ -15,7 +15,7 @@ use readstates_agent::wire::{
 use readstates_operator::{
     agents::Agents,
     connections::PodClients,
-    super_disk::{Answer, Condition},
+    super_disk::{Answer, BrokenSlots, Condition},
     world::PodSeen,
 };
 
@@ -256,6 +256,7 @@ impl Agents for FakeAgents {
             refusal: None,
             last_error: None,
             facts: None,
+            broken_slots: BrokenSlots::default(),
         };
         Box::pin(async move { Ok(answer) })
     }

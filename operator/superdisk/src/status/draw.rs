@@ -13,7 +13,6 @@ use crate::{
     md::SyncAction,
     sysfs::SECTOR_BYTES,
 };
-use crate::lineage::BrokenSlots;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,7 +338,7 @@ fn said(report: &Report) -> Vec<String> {
             duration(*silent)
         ),
         Notice::BrokenSlots(broken) => format!(
-            "One of the two places of the lineage header on {} cannot be written; the other one is used. Nothing is lost; \
+            "One of the two slots of the lineage header on {} cannot be written; the other one is used. Nothing is lost; \
              replace the disk before the other place breaks, too.",
             legs(*broken)
         ),
