@@ -38,7 +38,7 @@ fn every_answer_of_an_agent_is_understood() {
             answer!("broken-slot"),
             SuperDiskState::Healthy,
             false,
-            "places of the lineage header on the network disk cannot be written",
+            "slots of the lineage header on the network disk cannot be written",
         ),
         (
             answer!("rebuilding"),
