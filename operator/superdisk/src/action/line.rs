@@ -152,10 +152,12 @@ pub(super) fn node(identity: &Identity) -> String {
     identity.path.display().to_string()
 }
 
+/// With the format named: mdadm looks for all others otherwise, and finds none on a disk whose first page cannot be read.
 fn assemble(array: &str) -> Vec<String> {
     vec![
         "--assemble".into(),
         "--config=none".into(),
+        "--metadata=1.2".into(),
         "--run".into(),
         dev(array),
     ]
