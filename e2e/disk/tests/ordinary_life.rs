@@ -65,6 +65,12 @@ fn a_network_disk_with_sectors_of_4_kib_lives_like_any_other() -> Result<()> {
         "wget -qO - http://127.0.0.1:9950/state | grep -q '\"last_beat\":[0-9]'",
         60 * SECOND,
     )?;
+    // md writes that the copy is whole a moment after it says so. Before that, all of it is copied again.
+    let mirror = superdisk.mirror(&vm)?;
+    let is_whole = format!(
+        "leg=$(ls -d /sys/block/{mirror}/md/dev-md*) && ! mdadm --examine /dev/${{leg##*dev-}} | grep -q 'Recovery Offset'"
+    );
+    vm.until(&is_whole, 60 * SECOND)?;
     vm.cut_power()?;
     let vm = rack.boot()?;
     let printed = superdisk.assemble(&vm)?;

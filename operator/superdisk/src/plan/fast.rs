@@ -396,6 +396,11 @@ fn write_fast(stripe: &Array, fast: &Fast, region: u64, header: Header) -> Actio
 pub(super) fn prepare<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Stripe<'a>, Refusal> {
     is_there(spec, inventory)?;
     let chosen = inventory.chosen(spec.local_count);
+    if let (Seen::Unknown(why), Some(disk)) = (&inventory.fast, chosen.first()) {
+        // Nothing that can be done to the stripe writes there: recreated, it would be found like that again.
+        let why = format!("belongs to a fast leg that cannot be read at its beginning: {why}");
+        return Err(refusals::local_busy(&disk.path, &why));
+    }
     let numbers = chosen.iter().filter_map(|disk| disk.identity.as_ref());
     let on_them = numbers
         .into_iter()
