@@ -256,13 +256,15 @@ fn a_bad_sector_of_the_fast_leg_keeps_no_pod_from_starting_wherever_it_is() -> R
         superdisk.tear_down(&vm)?;
         let (disk, page) = fast.place(at);
         rack.disk(&disk).lose(page);
-        let printed = superdisk
-            .assemble(&vm)
+        let answer = superdisk.ask(&vm, "assemble", "")?;
+        let said = answer.stderr.clone();
+        answer
+            .success()
             .with_context(|| format!("{what} cannot be read"))?;
         superdisk.has(&vm, &files).context(what)?;
         // What may have taken writes alone, and does not say, is not overwritten: it is left out, and that is said.
         if at == PAGE {
-            ensure!(printed.contains("E_SSD_"), "{printed}");
+            ensure!(said.contains("E_SSD_BUSY"), "{said}");
         } else {
             superdisk.in_sync(&vm).context(what)?;
         }
