@@ -11,6 +11,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 
 from monitoring_kind import NAMESPACE, SAMPLE, Forward, Prometheus, all_targets, kubectl
 from monitoring_world import Load, until
@@ -20,6 +21,8 @@ SERVER = "http://prometheus-operated.monitoring.svc:9090"
 USERS = 600
 # KEDA asks every half minute, and an autoscaler looks every quarter of one.
 DECIDES = 300
+# Seconds without another state after which the load has all its users in memory.
+STEADY = 20
 
 
 def scaled_object(threshold):
@@ -65,12 +68,17 @@ def keeps(threshold):
 
 
 def scale(prometheus):
-    def states():
-        result = prometheus.query(query())
-        found = float(result[0]["value"][1]) if result else 0
-        return found >= USERS / 2 and round(found)
+    seen = [0, time.monotonic()]
 
-    count = until("states in memory", states, 120)
+    def states():
+        """How many, once they have not grown for so long: pods are counted out for this number."""
+        result = prometheus.query(query())
+        found = round(float(result[0]["value"][1])) if result else 0
+        if found != seen[0]:
+            seen[:] = [found, time.monotonic()]
+        return found >= USERS / 2 and time.monotonic() - seen[1] >= STEADY and found
+
+    count = until("states in memory, and no more of them", states, 300)
     print(f"==> {count} states are in the memory of three cache pods", flush=True)
     # A fifth too much for three: an autoscaler tolerates a tenth.
     keeps(max(1, count * 10 // 36))
