@@ -248,8 +248,24 @@ fn complaint(stdout: &str, stderr: &str) -> String {
     let last = || last_telling_line(stderr).or_else(|| last_telling_line(stdout));
     marked
         .or_else(last)
-        .map_or("nodetool failed without a word", str::trim)
+        .map_or("nodetool failed without a word", without_class)
         .to_owned()
+}
+
+/// What Java says of an exception, without thread and class: `Exception in thread "main" java.lang.X: the words`.
+fn without_class(line: &str) -> &str {
+    let line = line.trim();
+    let thrown = line.strip_prefix("Exception in thread");
+    let thrown = thrown.and_then(|rest| rest.split_once("\" "));
+    let thrown = thrown.map_or(line, |(_, thrown)| thrown);
+    let is_class = |class: &str| {
+        let is_thrown = class.ends_with("Exception") || class.ends_with("Error");
+        is_thrown && class.contains('.') && !class.contains(' ')
+    };
+    match thrown.split_once(": ") {
+        Some((class, words)) if is_class(class) => words,
+        Some(_) | None => thrown,
+    }
 }
 
 /// The rows of `nodetool status`: `UN  10.0.0.1  115.63 KiB  16  100.0%  <host id>  rack`. The host ID is the

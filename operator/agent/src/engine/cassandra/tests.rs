@@ -211,6 +211,14 @@ fn the_engines_own_words_are_kept() {
             "",
             "java.lang.IllegalStateException: no quorum\n\tat org.apache.cassandra.tools.NodeTool.main(NodeTool.java:87)\n"
         ),
-        "java.lang.IllegalStateException: no quorum"
+        "no quorum"
+    );
+    assert_eq!(
+        complaint(
+            "",
+            "Exception in thread \"main\" java.lang.IllegalArgumentException: Server is not initialized yet, cannot run \
+             nodetool.\n\tat org.apache.cassandra.tools.NodeProbe.x(NodeProbe.java:1)\n"
+        ),
+        "Server is not initialized yet, cannot run nodetool."
     );
 }
