@@ -176,7 +176,7 @@ fn a_bad_sector_in_the_head_of_a_local_disk_keeps_no_pod_from_starting() -> Resu
 enum Start {
     IsRefused,
     Serves,
-    /// The same, with a bitmap that is made anew, and a full copy.
+    /// It serves, creates the bitmap again, and copies everything to the fast leg.
     MakesABitmap,
 }
 

@@ -1,8 +1,7 @@
-//! The md arrays of a node as the kernel has them: the one model of them, for whoever brings a super-disk up and for
-//! whoever keeps it running.
+//! The md arrays of a node as the kernel describes them. `assemble` and the agent use the same types.
 //!
-//! Values, and [`read`] to fill them from sysfs alone: nothing in here asks a disk, for a disk that hangs must not keep
-//! anybody from seeing that it does. See Documentation/admin-guide/md.rst of Linux.
+//! [`read`] fills them from sysfs alone. Nothing here reads from a disk, so a disk that hangs does not block the agent.
+//! See Documentation/admin-guide/md.rst of Linux.
 
 pub mod read;
 
@@ -26,9 +25,9 @@ pub struct Array {
     pub level: String,
     /// What it is doing.
     pub state: ArrayState,
-    /// Slots.
+    /// Number of slots, whether they have a member or not.
     pub raid_disks: u64,
-    /// Capacity.
+    /// Capacity in bytes.
     pub bytes: u64,
     /// Kibibytes that it uses of each member; 0 for stripes.
     pub component_kib: u64,
@@ -44,11 +43,11 @@ pub struct Array {
     pub mismatch_sectors: u64,
     /// The members are not known to agree: a copy between them is due, whichever has the right data.
     pub unclean: bool,
-    /// Members, by slot.
+    /// Members in the order of their slots; those without a slot come last.
     pub members: Vec<Member>,
     /// Devices built upon it.
     pub holders: Vec<String>,
-    /// Settings.
+    /// The settings that this kernel has.
     pub knobs: Vec<(Knob, u64)>,
 }
 

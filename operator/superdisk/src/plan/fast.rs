@@ -223,7 +223,7 @@ pub(super) fn attach(
         }
         return Ok(keep(spec, inventory, mirror, ours, header, member, stripe));
     }
-    // Before a leg joins, which would be copied anew at each start without one.
+    // First the bitmap, then the leg: without a bitmap, each start copies the whole leg again.
     if ours.superblock.bitmap_at().is_none() {
         return Ok(vec![Action::AddBitmap {
             array: mirror.name.clone(),
