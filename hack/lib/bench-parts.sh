@@ -218,6 +218,9 @@ connect_all() {
         --connect --connections 1000 --timeout 60s --process "$(IFS=, && echo "${RING_MEMBERS[*]}")" "$@"
 }
 
+# Two members, or Redis and its replica, are a round trip of half a millisecond apart: zones of one region.
+ZONE_ROUND_TRIP=500us
+
 measure_durability() {
     local folder name number round sync
     # Beside the report: on a disk, and not in the memory of a tmpfs.
@@ -234,12 +237,66 @@ measure_durability() {
             mkdir "$folder/$sync-$round" "$folder/$sync-$round-deep"
             better "durability-$number-redis-$sync-ack" bench_redis --append-to "$folder/$sync-$round" --append-sync "$sync" \
                 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
-            better "durability-$((number + 1))-redis-$sync-ack-16-deep" bench_redis --append-to "$folder/$sync-$round-deep" \
-                --append-sync "$sync" --pipeline 16 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
+            better "durability-$((number + 1))-redis-$sync-batch-64" bench_redis --append-to "$folder/$sync-$round-deep" \
+                --append-sync "$sync" --batch 64 --connections 8 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
             number=$((number + 10))
         done
+        for name in interval available replicated; do
+            with_pair "$name" "$folder/pair-$name-$round" saturate_durable "pair-$name" "$number"
+            number=$((number + 10))
+        done
+        bench_replica better "durability-$number-redis-replica-ack" --saturate --warmup 1s --duration "$((seconds / 2))s"
+        bench_replica better "durability-$((number + 1))-redis-replica-batch-64" --batch 64 --connections 8 --saturate \
+            --warmup 1s --duration "$((seconds / 2))s"
     done
+    # All of them at half of what the slowest pair reached: so that latencies and processor time can be compared.
+    local single batched
+    single=$(half_of_slowest ack pair-interval pair-available pair-replicated redis-replica)
+    batched=$(half_of_slowest batch-64 pair-interval pair-available pair-replicated redis-replica)
+    number=50
+    for name in interval available replicated; do
+        with_pair "$name" "$folder/pair-$name-half" half_load_pair "pair-$name" "$number" "$single" "$batched"
+        number=$((number + 10))
+    done
+    bench_replica run "durability-$((number + 2))-redis-replica-ack-half-load" --rate "$single" --duration "${seconds}s"
+    bench_replica run "durability-$((number + 3))-redis-replica-batch-64-half-load" --batch 64 --connections 8 --rate "$batched" \
+        --duration "${seconds}s"
     rm -rf "$folder"
+}
+
+# bench_replica KEEP FILE FLAG…: KEEP is run or better.
+bench_replica() {
+    local keep=$1 file=$2
+    shift 2
+    "$keep" "$file" bench_redis --replica --replica-round-trip "$ZONE_ROUND_TRIP" --fill "$@"
+}
+
+# half_of_slowest WHAT NAME…
+half_of_slowest() {
+    local what=$1 name least=0 rate
+    shift
+    for name in "$@"; do
+        rate=$(jq '.operations_per_second | floor' "$to"/durability-*-"$name-$what.json")
+        if [ "$least" = 0 ] || [ "$rate" -lt "$least" ]; then least=$rate; fi
+    done
+    echo $((least / 2))
+}
+
+# with_pair DURABILITY FOLDER COMMAND…: while two members run, of which one owns every slot and holds nothing; they must lose
+# nothing first.
+with_pair() {
+    local mode=$1 folder=$2
+    shift 2
+    # shellcheck disable=SC2064 # the folder is known now
+    trap "stop_pair; stop_ring_members; rm -rf '$folder'" EXIT
+    mkdir "$folder"
+    start_pair "$mode" "$folder" "$to/durability-distance.md"
+    loses_nothing
+    "$@"
+    stop_pair
+    stop_ring_members
+    rm -rf "$folder"
+    trap - EXIT
 }
 
 # saturate_durable NAME NUMBER
@@ -248,6 +305,13 @@ saturate_durable() {
     bench --fill --users "$users" --channels "$channels" --rate 100 --duration 1s >&2
     watched "durability-$number-$name-ack" "${flags[@]}"
     watched "durability-$((number + 1))-$name-batch-64" --batch 64 --connections 8 "${flags[@]}"
+}
+
+# half_load_pair NAME NUMBER SINGLE BATCHED: operations a second, one by one and in batches.
+half_load_pair() {
+    local name=$1 number=$2
+    load "durability-$((number + 2))-$name-ack-half-load" --fill --rate "$3" --duration "${seconds}s"
+    load "durability-$((number + 3))-$name-batch-64-half-load" --batch 64 --connections 8 --rate "$4" --duration "${seconds}s"
 }
 
 # Ours with callers, and with TLS.

@@ -44,6 +44,8 @@ compile_benchmarks() {
     # Of the whole workspace, as the programs of the images are: what these share is built once.
     cargo build --release --locked --workspace --bin readstates --bin readstates-bench
     cargo bench --locked --package readstates-bench --no-run "${@/#/--bench=}"
+    # A bench of the same package has the same dependencies.
+    case " $* " in *" redis "*) cargo build --release --locked --package readstates-bench --example distance ;; esac
     compile_go_servers
 }
 
@@ -173,12 +175,17 @@ declare -A RING_MEMBERS=()
 # Each listens on five ports in a row.
 ring_port() { echo $((BENCH_PORT + 10 + 5 * ${1##*-})); }
 
+# What members of a ring are started with, and their further flags.
+RING_RUN=()
+RING_FLAGS=()
+
 # start_ring_member NAME FOLDER [STORE]: with room for everything; without a STORE with one of its own in memory.
 start_ring_member() {
     local name=$1 folder=$2 store=${3:-memory} port
     port=$(ring_port "$name")
-    "$(readstates_program)" serve --listen "127.0.0.1:$port" --admin-listen "127.0.0.1:$((port + 1))" \
-        --ring "file:$folder/ring" --member "$name" --store "$store" --capacity-states 20000000 >"$folder/$name.log" 2>&1 &
+    "${RING_RUN[@]}" "$(readstates_program)" serve --listen "127.0.0.1:$port" --admin-listen "127.0.0.1:$((port + 1))" \
+        --ring "file:$folder/ring" --member "$name" --store "$store" --capacity-states 20000000 "${RING_FLAGS[@]}" \
+        >"$folder/$name.log" 2>&1 &
     RING_MEMBERS[$name]=$!
     until_ready "${RING_MEMBERS[$name]}" "$(watch_port "$port")" "$folder/$name.log"
 }
@@ -191,6 +198,52 @@ stop_ring_members() {
         wait "${RING_MEMBERS[$name]}" 2>/dev/null || true
     done
     RING_MEMBERS=()
+}
+
+# The relay between a pair of members.
+DISTANCE=
+
+# start_pair DURABILITY FOLDER FILE: chat-0, which owns every slot, and chat-1, both on the processors for servers and
+# $ZONE_ROUND_TRIP apart, as FILE then says; until stop_pair and stop_ring_members. $SERVER is both, for the generator.
+start_pair() {
+    local mode=$1 folder=$2 file=$3 name port pairs=()
+    for name in chat-0 chat-1; do
+        port=$(ring_port "$name")
+        pairs+=(--relay "127.0.0.1:$((port + 103))=127.0.0.1:$((port + 3))")
+    done
+    taskset --cpu-list "$LOAD_PROCESSORS" "$CARGO_TARGET_DIR/$BENCH_PROFILE/examples/distance" "${pairs[@]}" \
+        --round-trip "$ZONE_ROUND_TRIP" >"$file" &
+    DISTANCE=$!
+    for name in chat-0 chat-1; do
+        port=$(ring_port "$name")
+        RING_RUN=(taskset --cpu-list "$SERVER_PROCESSORS")
+        RING_FLAGS=(--durability "$mode" --members-advertise "http://127.0.0.1:$((port + 103))")
+        start_ring_member "$name" "$folder"
+    done
+    RING_RUN=() RING_FLAGS=()
+    SERVER=${RING_MEMBERS[chat-0]},${RING_MEMBERS[chat-1]}
+    BENCH_FLAGS=(--url "$(urls chat-0)")
+    [ "$mode" = interval ] || is_backed chat-0
+}
+
+stop_pair() {
+    SERVER=
+    [ -n "$DISTANCE" ] || return 0
+    kill "$DISTANCE" 2>/dev/null || true
+    wait "$DISTANCE" 2>/dev/null || true
+    DISTANCE=
+}
+
+# is_backed NAME: waits until every slot of a member has a backup.
+is_backed() {
+    local try left=
+    for try in $(seq 300); do
+        left=$(curl --silent --fail "$(watch_urls "$1")/metrics" | awk '$1 == "readstates_slots_unprotected" {print $2}')
+        [ "$left" != 0 ] || return 0
+        sleep 0.2
+    done
+    echo "${left:-all} slots of $1 have no backup (looked $try times)" >&2
+    return 1
 }
 
 rebalance() { "$(readstates_program)" rebalance --ring "file:$1/ring"; }

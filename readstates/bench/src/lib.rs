@@ -15,6 +15,7 @@ mod bench;
 pub mod check;
 pub mod config;
 mod connection;
+pub mod distance;
 pub mod drive;
 mod error;
 pub mod figures;

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Resp {
     digest: String,
-    /// Each change is followed by WAIT, and done when a replica has it.
+    /// The changes of a request are followed by one WAIT, and done when a replica has them.
     waits: bool,
 }
 
@@ -71,6 +71,11 @@ impl Resp {
         Self { waits, ..self }
     }
 
+    /// Whether a request ends with a WAIT: a read rests on nothing that is waited for.
+    fn waits_for(&self, operations: &[Operation]) -> bool {
+        self.waits && operations.iter().any(is_change)
+    }
+
     fn write_one(&self, operation: &Operation, output: &mut Vec<u8>) {
         let Operation {
             kind,
@@ -92,9 +97,6 @@ impl Resp {
                 amount,
             ];
             command(&words, output);
-            if self.waits {
-                command(&["WAIT", "1", REPLICA_PATIENCE], output);
-            }
         };
         match kind {
             Kind::Ack => script("ack", "0", output),
@@ -138,6 +140,9 @@ impl Protocol for Resp {
         for operation in operations {
             self.write_one(operation, output);
         }
+        if self.waits_for(operations) {
+            command(&["WAIT", "1", REPLICA_PATIENCE], output);
+        }
     }
 
     fn read(
@@ -149,17 +154,25 @@ impl Protocol for Resp {
         let mut length = 0;
         let before = answers.len();
         for operation in operations {
-            let is_change = operation.kind != Kind::Read;
-            let told = match self.waits && is_change {
-                true => answer_of_two(operation, &input[length..])?,
-                false => answer(operation, &input[length..])?,
-            };
-            let Some((answer, more)) = told else {
+            let Some((answer, more)) = answer(operation, &input[length..])? else {
                 answers.truncate(before);
                 return Ok(Read::Incomplete);
             };
             answers.push(answer);
             length += more;
+        }
+        if self.waits_for(operations) {
+            let Some((replicas, more)) = replicas(&input[length..])? else {
+                answers.truncate(before);
+                return Ok(Read::Incomplete);
+            };
+            length += more;
+            let changes = operations.iter().zip(&mut answers[before..]);
+            for (_, answer) in changes.filter(|(operation, _)| is_change(operation)) {
+                if replicas == 0 {
+                    *answer = Answer::Failed(Failure::Redis);
+                }
+            }
         }
         Ok(Read::Whole {
             length,
@@ -168,26 +181,20 @@ impl Protocol for Resp {
     }
 }
 
-/// As [`answer`], of a change and of the WAIT after it.
-fn answer_of_two(
-    operation: &Operation,
-    input: &[u8],
-) -> Result<Option<(Answer, usize)>, Unreadable> {
-    let Some((changed, length)) = answer(operation, input)? else {
-        return Ok(None);
-    };
-    let Some((b':', replicas, more)) = line(&input[length..])? else {
-        return match input[length..].first() {
-            None | Some(b':') => Ok(None),
-            Some(_) => Err(Unreadable),
-        };
-    };
-    let replicas: u32 = replicas.parse().map_err(|_| Unreadable)?;
-    let told = match replicas {
-        0 => Answer::Failed(Failure::Redis),
-        _ => changed,
-    };
-    Ok(Some((told, length + more)))
+fn is_change(operation: &Operation) -> bool {
+    operation.kind != Kind::Read
+}
+
+/// How many replicas a WAIT found, and the length of its answer; `None` while that is not whole.
+fn replicas(input: &[u8]) -> Result<Option<(u32, usize)>, Unreadable> {
+    match line(input)? {
+        None => Ok(None),
+        Some((b':', count, length)) => {
+            let count = count.parse().map_err(|_| Unreadable)?;
+            Ok(Some((count, length)))
+        }
+        Some(_) => Err(Unreadable),
+    }
 }
 
 /// The first answer of the input and its length; `None` while it is not whole.
@@ -314,32 +321,41 @@ mod tests {
             text.ends_with("*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$4\r\n5000\r\n"),
             "{text}"
         );
-        let read = |kind, input: &[u8]| -> Result<(Read, Vec<Answer>), Unreadable> {
+        let read = |kinds: &[Kind], input: &[u8]| -> Result<(Read, Vec<Answer>), Unreadable> {
             let mut answers = Vec::new();
-            let read = resp.read(&[operation(kind)], input, &mut answers)?;
+            let operations: Vec<_> = kinds.iter().map(|&kind| operation(kind)).collect();
+            let read = resp.read(&operations, input, &mut answers)?;
             Ok((read, answers))
         };
-        for (input, expected) in [
-            (&b":1\r\n:1\r\n"[..], Answer::Applied),
-            (b":0\r\n:1\r\n", Answer::Ignored),
-            (b":1\r\n:0\r\n", Answer::Failed(Failure::Redis)),
+        let failed = Answer::Failed(Failure::Redis);
+        let two = [Kind::Ack, Kind::Ack];
+        let told = [Kind::Read, Kind::Ack];
+        let nothing = Answer::Read { states: 0 };
+        for (kinds, input, expected) in [
+            (&two[..1], &b":1\r\n:1\r\n"[..], &[Answer::Applied][..]),
+            (&two[..1], b":0\r\n:1\r\n", &[Answer::Ignored]),
+            (&two[..1], b":1\r\n:0\r\n", &[failed]),
+            (
+                &two,
+                b":1\r\n:0\r\n:1\r\n",
+                &[Answer::Applied, Answer::Ignored],
+            ),
+            (&two, b":1\r\n:0\r\n:0\r\n", &[failed, failed]),
+            (&told, b"*0\r\n:1\r\n:0\r\n", &[nothing, failed]),
+            // A read rests on nothing that is waited for.
+            (&told[..1], b"*0\r\n", &[nothing]),
         ] {
             for cut in 0..input.len() {
-                assert_eq!(
-                    read(Kind::Ack, &input[..cut]),
-                    Ok((Read::Incomplete, vec![]))
-                );
+                let cut = read(kinds, &input[..cut]);
+                assert_eq!(cut, Ok((Read::Incomplete, vec![])));
             }
             let whole = Read::Whole {
                 length: input.len(),
                 last: false,
             };
-            assert_eq!(read(Kind::Ack, input), Ok((whole, vec![expected])));
+            assert_eq!(read(kinds, input), Ok((whole, expected.to_vec())));
         }
-        assert_eq!(read(Kind::Ack, b":1\r\n+OK\r\n"), Err(Unreadable));
-        // A read rests on nothing that is waited for.
-        let (_, answers) = read(Kind::Read, b"*0\r\n").unwrap();
-        assert_eq!(answers, [Answer::Read { states: 0 }]);
+        assert_eq!(read(&two[..1], b":1\r\n+OK\r\n"), Err(Unreadable));
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl Member {
             member: "local".into(),
             ring: RingConfig::Memory,
             advertise: None,
+            members_advertise: None,
             timing: Timing::default(),
             zone: None,
             drain_timeout: Duration::from_secs(1),

@@ -38,6 +38,11 @@ pub struct RingArgs {
     #[arg(long, env = "READSTATES_ADVERTISE", value_name = "URL")]
     pub advertise: Option<String>,
 
+    /// URL through which the other members reach this one, where that is another than its host with the port of
+    /// --members-listen: behind a port mapping, for example. http://HOST:PORT, or https:// with --members-tls-dir.
+    #[arg(long, env = "READSTATES_MEMBERS_ADVERTISE", value_name = "URL")]
+    pub members_advertise: Option<String>,
+
     /// Zone of this member, for the ring document. Empty: unknown.
     #[arg(long, env = "READSTATES_ZONE", value_name = "ZONE")]
     pub zone: Option<String>,
@@ -168,6 +173,35 @@ impl RingArgs {
                 };
                 wrong(flag, error.to_string())
             }
+        }
+    }
+
+    /// Where the other members reach this one, when it is said; `tls`: whether they speak TLS.
+    pub(super) fn advertised_to_members(&self, tls: bool) -> Result<Option<String>, ConfigError> {
+        let Some(url) = &self.members_advertise else {
+            return Ok(None);
+        };
+        let wrong = |problem| {
+            let flag = "--members-advertise";
+            Err(ConfigError::Value { flag, problem })
+        };
+        if self.ring == RingPlace::Memory {
+            let problem = "a member that is alone has no others that could reach it; it goes with --ring file:DIR or \
+                           kubernetes";
+            return wrong(problem.into());
+        }
+        let url = url.trim_end_matches('/');
+        let scheme = if tls { "https://" } else { "http://" };
+        if url.contains("://") && !url.starts_with(scheme) {
+            let which = if tls { "with" } else { "without" };
+            let problem = format!(
+                "members cannot reach {url}: {which} --members-tls-dir they speak {scheme}…"
+            );
+            return wrong(problem);
+        }
+        match RingMember::new("local", Incarnation::new(0), url, None) {
+            Ok(listed) => Ok(Some(listed.url().to_owned())),
+            Err(error) => wrong(error.to_string()),
         }
     }
 

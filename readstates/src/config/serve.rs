@@ -93,6 +93,8 @@ pub struct ServeConfig {
     pub ring: RingConfig,
     /// Where clients reach this member; `None`: where it listens.
     pub advertise: Option<String>,
+    /// Where the other members reach this one; `None`: as `advertise` and `listen` say.
+    pub members_advertise: Option<String>,
     /// How long members wait for each other.
     pub timing: Timing,
     /// This member's zone.
@@ -185,6 +187,7 @@ impl ServeConfig {
         let listen = flags.config(place == RingConfig::Memory)?;
         let advertise = ring.advertised(&listen, callers.tls().is_some())?;
         let tls = flags.tls(&listen)?;
+        let members_advertise = ring.advertised_to_members(tls.is_some())?;
         let embedded = matches!(store, StoreConfig::Embedded(_));
         if embedded && matches!(place, RingConfig::File(_)) {
             let problem = "an embedded store is for a member that is alone; with --ring give \
@@ -212,6 +215,7 @@ impl ServeConfig {
             member,
             ring: place,
             advertise,
+            members_advertise,
             timing: Timing::default(),
             zone,
             drain_timeout,

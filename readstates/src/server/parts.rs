@@ -114,12 +114,13 @@ pub(super) fn of_member(
     };
     let here = || format!("{of_clients}://{http_address}");
     let url = config.advertise.clone().unwrap_or_else(here);
-    let members = members_address.map(|address| match host(&url) {
+    let members = members_address.map(|address| match (&config.members_advertise, host(&url)) {
+        (Some(advertised), _) => advertised.clone(),
         // Where it listens is no address: at the host by which clients reach it.
-        Some(host) if address.ip().is_unspecified() => {
+        (None, Some(host)) if address.ip().is_unspecified() => {
             format!("{}://{host}:{}", scheme(config), address.port())
         }
-        Some(_) | None => format!("{}://{address}", scheme(config)),
+        (None, Some(_) | None) => format!("{}://{address}", scheme(config)),
     });
     OwnershipConfig {
         name: config.member.clone(),

@@ -4,12 +4,21 @@
 
 use std::{
     collections::HashSet,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use crate::common::{Running, alone, faulty::FaultyStore, members, owner_of};
-use readstates::store::MemoryStore;
+use crate::common::{
+    Running, alone, among, balance, faulty::FaultyStore, members, of_ring, owner_of,
+};
+use readstates::{
+    config::ServeConfig,
+    ownership::store::{MemoryRing, RingStore},
+    store::MemoryStore,
+};
 use readstates_api::RingDocument;
 use reqwest::Method;
 use serde_json::json;
@@ -84,6 +93,43 @@ async fn a_forwarded_request_is_answered_as_if_the_owner_had_been_asked() {
         members[0].delete(&format!("/v1/users/{user}")).await.status,
         204
     );
+}
+
+/// Behind a port mapping, the address that a member listens on is none that others can use.
+#[tokio::test]
+async fn members_reach_each_other_where_each_says_that_it_is_reached() {
+    let mapped = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", mapped.local_addr().unwrap());
+    let ring: Arc<dyn RingStore> = Arc::new(MemoryRing::default());
+    let mut members = Vec::new();
+    for (name, members_advertise) in [("chat-0", None), ("chat-1", Some(url))] {
+        let config = ServeConfig {
+            members_advertise,
+            ..of_ring(name)
+        };
+        let store = Arc::new(MemoryStore::default());
+        members.push(among(store, Arc::clone(&ring), config).await);
+    }
+    let behind = members[1].server.members_address.unwrap();
+    let passed = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&passed);
+    let mapping = tokio::spawn(async move {
+        loop {
+            let (mut near, _) = mapped.accept().await.unwrap();
+            let mut far = tokio::net::TcpStream::connect(behind).await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    // The stores are apart: what the second member owns came to it from the first one.
+    members[0].ack(1, 10, 100).await;
+    balance(&members.iter().collect::<Vec<_>>()).await;
+    assert_ne!(passed.load(Ordering::Relaxed), 0, "slots were handed on");
+    let user = (1..).find(|&user| owner_of(&members, user) == 1).unwrap();
+    members[0].ack(user, 10, 100).await;
+    assert_eq!(members[0].state(user, 10).await, Some((100, 0)));
+    assert_eq!(members[1].state(user, 10).await, Some((100, 0)));
+    mapping.abort();
 }
 
 #[tokio::test]

@@ -95,6 +95,7 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
             // What counts is that it is not the member's own.
             ring: RingConfig::File("shared".into()),
             advertise: None,
+            members_advertise: None,
             timing: Timing::default(),
             zone: None,
             drain_timeout: Duration::from_secs(10),

@@ -4,7 +4,14 @@
 
 mod memory;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Parser;
 use memory::Layout;
@@ -12,11 +19,15 @@ use readstates_bench::{
     Route,
     args::LoadArgs,
     config::Load,
+    distance,
     drive::{self, Service, drive, print},
     redis_server::{Append, RedisServer, SERVER, Settings},
     resp::{Fill, Resp},
     secure::Trust,
 };
+
+/// Any free port of this machine.
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Users that are filled at once on a connection.
 const FILL_DEPTH: usize = 16;
@@ -31,6 +42,10 @@ struct Flags {
     /// Number of pipelined commands per connection.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pipeline: usize,
+
+    /// Number of changes in a request: commands that are sent, and answered, together.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    batch: usize,
 
     /// Number of states for the memory measurement.
     #[arg(long, default_value_t = 20_000_000, requires = "weigh")]
@@ -55,6 +70,10 @@ struct Flags {
     /// Have a second server follow, and answer a change when that one has it, too (WAIT 1).
     #[arg(long, conflicts_with_all = ["weigh", "tls"])]
     replica: bool,
+
+    /// So far is the replica away, there and back.
+    #[arg(long, requires = "replica", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    replica_round_trip: Option<Duration>,
 
     /// Processors that the server may use, as Redis writes them: 2-3. Absent: all
     #[arg(long, value_name = "LIST")]
@@ -92,10 +111,14 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
         replica_of: None,
     };
     let server = RedisServer::start(&flags.server, settings)?;
-    let follows = || {
+    let follows = || -> io::Result<RedisServer> {
+        let of = match flags.replica_round_trip {
+            None => server.address(),
+            Some(round_trip) => distance::relay(LOOPBACK, server.address(), round_trip)?,
+        };
         let settings = Settings {
             processors,
-            replica_of: Some(server.address()),
+            replica_of: Some(of),
             ..Settings::default()
         };
         let replica = RedisServer::start(&flags.server, settings)?;
@@ -142,7 +165,7 @@ fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
             tls: tls.transpose()?,
         }],
         depth: flags.pipeline.max(1),
-        per_request: 1,
+        per_request: flags.batch.max(1),
     };
     let report = drive(&load, &args, &service)?;
     print(&report, &args)?;

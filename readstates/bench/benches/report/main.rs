@@ -241,6 +241,19 @@ fn ready_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
 fn durability_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>> {
     let runs = folder.runs("durability")?;
     write_seconds(folder, "durability", &runs)?;
+    let distance = folder.text("durability-distance.md")?;
+    let distance = distance.map_or_else(String::new, |measured| format!(": {}", measured.trim()));
+    let half_load = ["available", "replicated"].map(|mode| {
+        ["ack", "batch-64"].map(|what| {
+            ["pair-interval", &format!("pair-{mode}")]
+                .map(|name| format!("{name}-{what}-half-load"))
+        })
+    });
+    let half_load = half_load.as_flattened();
+    let pairs: Vec<_> = half_load
+        .iter()
+        .map(|[without, with]| (&**with, &**without))
+        .collect();
     Ok((!runs.is_empty()).then(|| {
         format!(
             "## What survives a crash, and what it costs\n\nAcknowledgements at saturation on the disk of this machine, each asked \
@@ -249,8 +262,10 @@ fn durability_section(folder: &Folder) -> Result<Option<String>, Box<dyn Error>>
              stores in memory owns every slot; *pair-interval* does not replicate, *pair-available* and *pair-replicated* answer \
              a change when the second member has it in memory, too. Redis appends to a file: *always*, synced before a change is \
              answered; *everysec*, once a second; *replica*: no file, and a change is answered when a second server has it \
-             (`WAIT 1`). Both processes of a pair share the server's processors.\n\n{}",
-            load_table(&runs, "redis-always-ack")
+             (`WAIT 1`, once in a batch). Both processes of a pair share the server's processors, and a relay on the generator's \
+             keeps them apart{distance}. *half-load*: all pairs at the same rate, half of what the slowest reached.\n\n{}\n{}",
+            load_table(&runs, "redis-replica-ack"),
+            cost_table(&runs, &pairs)
         )
     }))
 }

@@ -48,6 +48,8 @@ fn a_pod_says_where_its_ring_is_and_where_it_is_reached() {
         "127.0.0.1:7403",
         "--advertise",
         "http://chat-0.chat-members.talk.svc:7400/",
+        "--members-advertise",
+        "http://192.0.2.7:17403/",
         "--store",
         "cql://db/readstates",
     ])
@@ -55,6 +57,8 @@ fn a_pod_says_where_its_ring_is_and_where_it_is_reached() {
     assert_eq!(config.ring.to_string(), "kubernetes:talk/chat");
     let url = "http://chat-0.chat-members.talk.svc:7400";
     assert_eq!(config.advertise.as_deref(), Some(url));
+    let url = "http://192.0.2.7:17403";
+    assert_eq!(config.members_advertise.as_deref(), Some(url));
 }
 
 /// Flags, and what their refusal says.
@@ -138,6 +142,23 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (
         &["--advertise", "chat-0:7400"],
         &["--advertise", "http://HOST"],
+    ),
+    (
+        &["--members-advertise", "http://chat-0:7403"],
+        &["--members-advertise", "--ring file:DIR"],
+    ),
+    (
+        &["--ring", "file:ring", "--members-advertise", "chat-0:7403"],
+        &["--members-advertise", "http://HOST"],
+    ),
+    (
+        &[
+            "--ring",
+            "file:ring",
+            "--members-advertise",
+            "https://chat-0:7403",
+        ],
+        &["--members-advertise", "without --members-tls-dir"],
     ),
     (&["--member", "a b"], &["--member", "\"a b\""]),
     (&["--zone", "a\tb"], &["--zone", "printable"]),

@@ -80,6 +80,7 @@ pub fn config(flush_interval: Duration) -> ServeConfig {
         member: "local".into(),
         ring: RingConfig::Memory,
         advertise: None,
+        members_advertise: None,
         timing: Timing::default(),
         zone: None,
         drain_timeout: PATIENCE,
