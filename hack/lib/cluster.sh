@@ -21,7 +21,13 @@ ensure_cluster() {
     allow_inotify
     image=$(node_image)
     [ -n "$image" ] || die "there is no node image"
-    kind create cluster --name "$name" --image "$image" --config "$ROOT/hack/kind.yaml" --kubeconfig "$config" --wait 120s
+    kind create cluster --name "$name" --image "$image" --config - --kubeconfig "$config" --wait 120s < <(kind_config)
+}
+
+# The API server is reached by IPv4 from here, whatever the family of pods and Services (IP_FAMILY) is.
+kind_config() {
+    cat "$ROOT/hack/kind.yaml"
+    echo "networking: {ipFamily: ${IP_FAMILY:-ipv4}, apiServerAddress: 127.0.0.1}"
 }
 
 # A node takes some twenty inotify instances, and Linux gives a user 128: the API server of a second cluster

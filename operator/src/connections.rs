@@ -199,6 +199,13 @@ mod tests {
         let own = operator();
         let clients = connections.of("uid", Some(&own));
         assert_eq!(url(&clients, true).unwrap(), "https://10.0.0.1:7401");
+        let ip = "fd00:10:244:1::7".parse().unwrap();
+        let of_ipv6 = Peer {
+            ip,
+            mutual_tls: true,
+        };
+        let (_, url) = clients.to(Role::Agent, of_ipv6, 7402).unwrap();
+        assert_eq!(url, "https://[fd00:10:244:1::7]:7402");
         assert!(clients.to(Role::Operator, peer(true), 7401).is_err());
     }
 

@@ -8,6 +8,8 @@ mod database;
 mod day_two;
 mod disk_node;
 mod installation;
+mod ipv6;
+mod platform;
 mod refusals;
 mod releases;
 mod removal;

@@ -205,15 +205,20 @@ pub(super) mod tests {
         let cluster = Cluster::new();
         cluster.write(folder.path());
         let agent = identity(folder.path()).await;
-        let operators = listen("127.0.0.1:0".parse().unwrap(), &agent)
-            .await
-            .unwrap();
-        let address = operators.local_addr().unwrap();
+        let operators = listen("[::]:0".parse().unwrap(), &agent).await.unwrap();
+        let port = operators.local_addr().unwrap().port();
         let app = axum::Router::new().route("/", axum::routing::get(async || "ok"));
         tokio::spawn(async move { axum::serve(operators, app).await });
-        let url = format!("https://{address}/");
-        let heard = async |client: reqwest::Client| client.get(&url).send().await.is_ok();
+        let heard_at = async |address: &str, client: reqwest::Client| {
+            let url = format!("https://{address}:{port}/");
+            client.get(url).send().await.is_ok()
+        };
+        let address = "127.0.0.1";
+        let heard = async |client: reqwest::Client| heard_at(address, client).await;
         assert!(heard(cluster.client(Role::Operator)).await);
+        // A pod that has an address of IPv6 alone.
+        assert!(heard_at("[::1]", cluster.client(Role::Operator)).await);
+        assert!(!heard_at("[::1]", Cluster::new().client(Role::Operator)).await);
         assert!(!heard(cluster.client(Role::Member)).await);
         assert!(!heard(Cluster::new().client(Role::Operator)).await);
         let nobody = reqwest::Client::builder()
@@ -221,7 +226,8 @@ pub(super) mod tests {
             .tls_certs_only([])
             .build()
             .unwrap();
-        let plain = nobody.get(format!("http://{address}/")).send().await;
+        let plain = nobody.get(format!("http://{address}:{port}/")).send();
+        let plain = plain.await;
         assert!(plain.is_err());
         // None of these keeps the operator away.
         assert!(heard(cluster.client(Role::Operator)).await);

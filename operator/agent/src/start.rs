@@ -129,8 +129,7 @@ mod tests {
         assert_eq!(
             cassandra,
             "export CASSANDRA_RPC_ADDRESS='\"::\"'\n\
-             export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false \
-             -Djava.net.preferIPv6Addresses=true\"\n\
+             export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false\"\n\
              export CASSANDRA_SEEDS='fd00:10::7'\n\
              export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Dcassandra.replace_address_first_boot=fd00:10::9\"\n"
         );

@@ -39,10 +39,11 @@ pub(crate) static PROFILE: Profile = Profile {
 };
 
 /// Clients reach it by every address of the pod, and its JVM, which its image keeps to IPv4, speaks IPv6. Quoted: YAML
-/// takes a colon at the end for a key.
+/// takes a colon at the end for a key. No `preferIPv6Addresses`: JMX would listen on `::1`, where neither `nodetool`
+/// nor the agent asks.
 const IPV6: &str = "\
 export CASSANDRA_RPC_ADDRESS='\"::\"'
-export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false -Djava.net.preferIPv6Addresses=true\"
+export JVM_EXTRA_OPTS=\"${JVM_EXTRA_OPTS:-} -Djava.net.preferIPv4Stack=false\"
 ";
 
 fn reach(access: Access) -> reqwest::Result<Box<dyn LocalNode>> {
