@@ -27,19 +27,18 @@
 //! Which slots are served, and at which epoch, is in `slots`; blocks of whole slots go and come
 //! through `handoff`.
 //!
-//! What a state takes, all in, as the resident set of a process with 20 million states grew
-//! (`cargo run --release --example cache_memory`; users have between 1 and twice the mean; a state is
+//! What a state takes, all in, as the resident set of a process with 20 million states grew (`cargo bench --package
+//! readstates-bench --bench cache -- --only ours` fills and measures one; users have between 1 and twice the mean; a state is
 //! 24 bytes, a block has 24 more, the prefix in the slab 12, the record 8 to 11):
 //!
 //! - just filled: 26.5 bytes with 20 states per user, 33.6 with 5;
 //! - with 20, after half a million blocks had become longer and a quarter of the users dirty: 31.1;
 //! - with 20, after a third of the users had been replaced by others: 30.8.
 //!
-//! On a machine of two processors that others used as well, where one read at a random place of
-//! memory takes 430 ns by itself, half of the updates of users who were dirty took less than 1.2 µs,
-//! half of the reads of all states of a user less than 1.4 µs, and half of the updates of any user
-//! less than 2.8 µs; with 20 states per user no insertion took the processor for more than 0.6 ms while
-//! the tables grew.
+//! The last two were measured once. So was that no insertion took the processor for more than 0.6 ms while the tables grew,
+//! with 20 states per user. On a machine of two processors that others used as well, where one read at a random place of
+//! memory takes 430 ns by itself, half of the updates of users who were dirty took less than 1.2 µs, half of the reads of all
+//! states of a user less than 1.4 µs, and half of the updates of any user less than 2.8 µs.
 
 mod accounts;
 mod dirty;
