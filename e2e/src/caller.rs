@@ -8,8 +8,8 @@ use reqwest::{Certificate, Client, Identity};
 use crate::{
     authority::{Authority, Issued},
     cluster::{API, Cluster},
-    door::{PATIENCE, Reached},
     forward::Forward,
+    pod_port::{PATIENCE, Reached},
 };
 
 /// Believes one CA, and shows a certificate, a token or nothing to one pod.

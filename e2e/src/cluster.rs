@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 use crate::{
     cassandra::Cassandra,
-    door::Proof,
     forward::Forwards,
     http::{Http, Target},
     objects::is_ready,
+    pod_port::Proof,
     specs::{TOKEN, TOKEN_SECRET},
     users::{CHANNEL, MESSAGE, Users},
     wait::{Look, until},
@@ -252,9 +252,9 @@ impl Cluster {
     /// When some could not be written.
     pub async fn flush(&self, ordinal: usize) -> Result<u64> {
         let pod = format!("{}-{ordinal}", self.name);
-        let door = self.door(&pod, ADMIN, Role::Member).await?;
+        let port = self.pod_port(&pod, ADMIN, Role::Member).await?;
         let operator = Proof::Certificate(Box::new(self.pems(Role::Operator).await?));
-        let answer: Value = door
+        let answer: Value = port
             .told(&operator, Method::POST, "/admin/v1/flush")
             .await?;
         ensure!(

@@ -9,7 +9,7 @@
 //!        └─ cluster(&place, "chat") ── Cluster ─┬─ service()   ── Http   the Service, by any pod
 //!                                               ├─ autoscaled(…) ─ Autoscaling its gauges, for autoscalers
 //!                                               ├─ member(i)   ── Http   one cache pod
-//!                                               ├─ door(pod, port) ─ Door one port of one pod, with or without a certificate
+//!                                               ├─ pod_port(pod, n) ─ PodPort one port of one pod, with or without a certificate
 //!                                               ├─ caller(pod, …) ─ Caller of an API that speaks TLS
 //!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
@@ -26,12 +26,12 @@ mod cassandra;
 mod chaos;
 mod cluster;
 mod disk_node;
-mod door;
 mod environment;
 mod forward;
 mod http;
 mod nodes;
 mod objects;
+mod pod_port;
 mod programs;
 mod specs;
 mod told;
@@ -49,10 +49,10 @@ pub use cassandra::{Cassandra, Row};
 pub use chaos::{Chaos, Settings as ChaosSettings, Step, plan};
 pub use cluster::Cluster;
 pub use disk_node::{DiskNode, LOCAL_DISKS};
-pub use door::{Door, Proof, Reached};
 pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
 pub use objects::{Child, is_ready};
+pub use pod_port::{PodPort, Proof, Reached};
 pub use programs::Ran;
 pub use specs::{TOKEN, cassandra_spec, embedded_spec};
 pub use told::Told;

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{connections::PodClients, names::ports, super_disk::Answer, world::PodSeen};
+use crate::{connections::PodClients, names::ports, super_disk::AgentState, world::PodSeen};
 use readstates_agent::wire::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade};
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
@@ -29,7 +29,7 @@ pub trait Agents: Send + Sync {
         &'a self,
         clients: &'a PodClients,
         pod: &'a PodSeen,
-    ) -> BoxFuture<'a, Result<Answer, String>>;
+    ) -> BoxFuture<'a, Result<AgentState, String>>;
 
     /// What must be known before a node joins or leaves.
     fn facts<'a>(
@@ -95,7 +95,7 @@ async fn get<T: DeserializeOwned>(
     answer.json().await.map_err(words)
 }
 
-async fn disk(clients: &PodClients, pod: &PodSeen) -> Result<Answer, String> {
+async fn disk(clients: &PodClients, pod: &PodSeen) -> Result<AgentState, String> {
     let address = SocketAddr::new(pod.peer()?.ip, ports::DISK);
     let request = clients.plain().get(format!("http://{address}/state"));
     send(request).await?.json().await.map_err(words)
@@ -135,7 +135,7 @@ impl Agents for HttpAgents {
         &'a self,
         clients: &'a PodClients,
         pod: &'a PodSeen,
-    ) -> BoxFuture<'a, Result<Answer, String>> {
+    ) -> BoxFuture<'a, Result<AgentState, String>> {
         Box::pin(disk(clients, pod))
     }
 

@@ -8,7 +8,7 @@ use readstates_operator_api::Engine;
 
 /// The Kubernetes operator of Readstates.
 #[derive(Debug, Parser)]
-#[command(name = "operator", version, about, max_term_width = 100)]
+#[command(name = "operator", version, about)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -19,7 +19,7 @@ use readstates_ring::{
 use crate::{
     plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
     spec::{Certificates, Database, Identity, Images, Login, Rack, Store, ValidatedCluster},
-    super_disk::{Answer, BrokenSlots, Condition, SuperDiskSeen},
+    super_disk::{AgentState, BrokenSlots, Condition, SuperDiskSeen},
     templates::{self, Template},
     validate::{InvalidSpec, validate},
     world::{
@@ -229,7 +229,7 @@ pub(crate) fn identity() -> IdentitySeen {
 
 /// A mounted super-disk that its agent says is so.
 pub(crate) fn super_disk(condition: Condition) -> SuperDiskSeen {
-    SuperDiskSeen::Answered(Answer {
+    SuperDiskSeen::Answered(AgentState {
         mounted: true,
         condition,
         refusal: None,

@@ -19,7 +19,7 @@ pub(crate) enum Trial {
 
 /// What the API server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ResizeOutcome {
     Taken,
     /// It will not: it does not know how, the operator may not, or it must not be for this pod.
     Refused(String),
@@ -35,7 +35,7 @@ pub(crate) async fn memory(
     container: &str,
     bytes: u64,
     trial: Trial,
-) -> Answer {
+) -> ResizeOutcome {
     let params = PatchParams {
         dry_run: trial == Trial::DryRun,
         ..PatchParams::default()
@@ -46,9 +46,9 @@ pub(crate) async fn memory(
     ] } });
     let patch = Patch::Strategic(&patch);
     match pods.patch_subresource("resize", pod, &params, &patch).await {
-        Ok(_) => Answer::Taken,
+        Ok(_) => ResizeOutcome::Taken,
         Err(kube::Error::Api(status)) => answer(status.code, &status.message),
-        Err(other) => Answer::NotNow(other.to_string()),
+        Err(other) => ResizeOutcome::NotNow(other.to_string()),
     }
 }
 
@@ -56,13 +56,13 @@ pub(crate) async fn memory(
 /// that runs would be gone.
 const FOR_ANY_POD: [&str; 2] = ["exceeded quota", "maximum memory usage per"];
 
-fn answer(code: u16, message: &str) -> Answer {
+fn answer(code: u16, message: &str) -> ResizeOutcome {
     let for_any_pod = || FOR_ANY_POD.iter().any(|words| message.contains(words));
     match code {
-        403 if for_any_pod() => Answer::NotNow(message.to_owned()),
+        403 if for_any_pod() => ResizeOutcome::NotNow(message.to_owned()),
         // 400 is of admission webhooks that say no, or that cannot be asked by a dry run.
-        400 | 403 | 404 | 405 | 422 => Answer::Refused(message.to_owned()),
-        _ => Answer::NotNow(message.to_owned()),
+        400 | 403 | 404 | 405 | 422 => ResizeOutcome::Refused(message.to_owned()),
+        _ => ResizeOutcome::NotNow(message.to_owned()),
     }
 }
 
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_is_told_from_one_that_cannot_now() {
-        let refused = |code| matches!(answer(code, "words"), Answer::Refused(_));
+        let refused = |code| matches!(answer(code, "words"), ResizeOutcome::Refused(_));
         assert_eq!([400, 403, 404, 405, 422].map(refused), [true; 5]);
         assert_eq!([409, 429, 500, 503].map(refused), [false; 4]);
         for words in [
             "pods \"chat-0\" is forbidden: exceeded quota: talk",
             "pods \"chat-0\" is forbidden: maximum memory usage per Pod is 1Gi, but request is 2Gi",
         ] {
-            assert_eq!(answer(403, words), Answer::NotNow(words.to_owned()));
+            assert_eq!(answer(403, words), ResizeOutcome::NotNow(words.to_owned()));
         }
     }
 

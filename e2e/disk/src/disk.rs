@@ -70,13 +70,13 @@ pub struct Disk {
 struct Shared {
     name: String,
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     /// Told when `hung` changes.
     unhung: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct DiskState {
     image: File,
     size: u64,
     cache: WriteCache,
@@ -105,7 +105,7 @@ impl Disk {
             .truncate(true)
             .open(path)?;
         image.set_len(size)?;
-        let state = State {
+        let state = DiskState {
             image,
             size,
             cache,
@@ -337,7 +337,7 @@ impl Disk {
         settled.map_err(|_| state.failed(EIO))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         // A thread that panicked with the lock fails its test; the disk is as good as before.
         match self.shared.state.lock() {
             Ok(state) => state,
@@ -346,7 +346,7 @@ impl Disk {
     }
 }
 
-impl State {
+impl DiskState {
     fn checked(&mut self, offset: u64, length: u32) -> Result<Range<u64>, u32> {
         match offset.checked_add(length.into()) {
             Some(end) if end <= self.size => Ok(offset..end),

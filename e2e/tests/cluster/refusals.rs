@@ -1,4 +1,4 @@
-//! Wrong input: refused at the door or told by a condition, with the field's name; and what kubectl shows.
+//! Wrong input: refused by the API server or told by a condition, with the field's name; and what kubectl shows.
 
 use std::{collections::BTreeMap, time::Duration};
 

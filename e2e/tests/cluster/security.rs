@@ -171,11 +171,11 @@ async fn every_port_answers_those_who_prove_what_they_are_and_nobody_else() -> R
     let proofs = proofs(&cluster).await?;
     let mut wrong = Vec::new();
     for port in table() {
-        let door = cluster.door(port.pod, port.number, port.serves).await?;
+        let pod_port = cluster.pod_port(port.pod, port.number, port.serves).await?;
         for (name, proof) in &proofs {
             let expected = port.answered.iter().find(|(who, _)| who == name);
             let expected = expected.map(|&(_, status)| status);
-            let reached = door.ask(proof, port.method.clone(), port.path).await?;
+            let reached = pod_port.ask(proof, port.method.clone(), port.path).await?;
             // A port that wants TLS answers plain HTTP with nothing, or with 400.
             let answered = reached.status().filter(|&status| status != 400);
             // The user may be another member's: it is not forwarded again, and that is an answer too.
@@ -212,7 +212,7 @@ async fn every_port_answers_those_who_prove_what_they_are_and_nobody_else() -> R
 async fn a_forged_message_changes_nothing() -> Result<()> {
     let cluster = World::chat().await?;
     let told = Told::by(&cluster.service()?, 60).await?;
-    let door = cluster.door("chat-0", 7400, Role::Member).await?;
+    let pod_port = cluster.pod_port("chat-0", 7400, Role::Member).await?;
     let paths = [
         "/internal/v1/handoff",
         "/internal/v1/singles",
@@ -223,7 +223,7 @@ async fn a_forged_message_changes_nothing() -> Result<()> {
     ];
     for path in paths {
         for method in [Method::POST, Method::DELETE, Method::PUT] {
-            let reached = door.ask(&Proof::Clear, method.clone(), path).await?;
+            let reached = pod_port.ask(&Proof::Clear, method.clone(), path).await?;
             let refused = matches!(&reached, Reached::Answered(status) if status.is_client_error());
             ensure!(refused, "{method} {path}: {reached:?}");
         }

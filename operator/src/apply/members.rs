@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     names,
     plan::{MemberAction, PodRef},
-    resize::{self, Answer, Trial},
+    resize::{self, ResizeOutcome, Trial},
     spec::Identity,
     telemetry::{self, Action},
 };
@@ -84,11 +84,11 @@ async fn grow(ctx: &Context, id: &Identity, pod: &PodRef, memory: u64) {
     let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &id.namespace);
     let (pod, namespace) = (&pod.name, &id.namespace);
     match resize::memory(&api, pod, names::CACHE, memory, Trial::InEarnest).await {
-        Answer::Taken => {
+        ResizeOutcome::Taken => {
             tracing::info!(pod, namespace, memory, "asked for more memory");
             telemetry::acted(Action::Grow);
         }
-        Answer::Refused(why) | Answer::NotNow(why) => {
+        ResizeOutcome::Refused(why) | ResizeOutcome::NotNow(why) => {
             tracing::warn!(pod, namespace, memory, why, "could not ask for more memory");
         }
     }

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use super::children;
 use crate::{
     names,
-    resize::{self, Answer, Trial},
+    resize::{self, ResizeOutcome, Trial},
     spec::Identity,
     templates,
     world::{Growth, PodSeen, StatefulSetSeen},
@@ -69,9 +69,9 @@ async fn growth(api: &Api<Pod>, pod: &Pod, seen: &PodSeen, wanted: u64) -> Optio
     let name = pod.name_any();
     let answer = resize::memory(api, &name, names::CACHE, wanted, Trial::DryRun).await;
     Some(match answer {
-        Answer::Taken => Growth::Possible,
-        Answer::Refused(why) => Growth::Refused(why),
-        Answer::NotNow(why) => Growth::NotNow(why),
+        ResizeOutcome::Taken => Growth::Possible,
+        ResizeOutcome::Refused(why) => Growth::Refused(why),
+        ResizeOutcome::NotNow(why) => Growth::NotNow(why),
     })
 }
 

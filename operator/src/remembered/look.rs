@@ -32,11 +32,11 @@ pub(super) struct Answers {
     /// Bytes of all bodies.
     length: usize,
     /// By path and query.
-    index: Mutex<HashMap<String, Answer>>,
+    index: Mutex<HashMap<String, Remembered>>,
 }
 
 #[derive(Clone, Debug)]
-struct Answer {
+struct Remembered {
     status: StatusCode,
     /// Its place among all bodies.
     body: Range<usize>,
@@ -66,7 +66,7 @@ enum Kind {
 
 #[derive(Debug, Default)]
 struct Kept {
-    index: HashMap<String, Answer>,
+    index: HashMap<String, Remembered>,
     bodies: Vec<u8>,
     /// Something was written, or could not be read: what is kept is no whole.
     spoiled: bool,
@@ -218,7 +218,7 @@ impl Kept {
             return;
         }
         self.bodies.extend_from_slice(body);
-        let answer = Answer {
+        let answer = Remembered {
             status,
             body: start..self.bodies.len(),
             of_others: of_others(&url, body),

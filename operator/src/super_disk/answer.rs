@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// What an agent answers to `GET /state`, as far as it matters here. It says more.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AgentState {
     /// Whether the filesystem is mounted where the database looks for it.
     pub mounted: bool,
     pub condition: Condition,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use readstates_operator_api::SuperDiskState;
 
 use super::{
-    Answer, BrokenSlots, Condition, Facts, Judgement, Refusal, SuperDiskSeen, Sync, WaitingOn,
+    AgentState, BrokenSlots, Condition, Facts, Judgement, Refusal, SuperDiskSeen, Sync, WaitingOn,
 };
 
 /// Judges what was seen.
@@ -82,8 +82,8 @@ fn refusal(code: String, text: String) -> Judgement {
     }
 }
 
-fn answered(answer: &Answer) -> Judgement {
-    let Answer {
+fn answered(answer: &AgentState) -> Judgement {
+    let AgentState {
         mounted,
         condition,
         refusal: refused,

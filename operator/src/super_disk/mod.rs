@@ -7,7 +7,7 @@ mod judge;
 use readstates_operator_api::{SuperDiskState, conditions::Reason};
 
 pub use self::{
-    answer::{Answer, BrokenSlots, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
+    answer::{AgentState, BrokenSlots, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
     judge::judge,
 };
 
@@ -25,7 +25,7 @@ pub enum SuperDiskSeen {
         said: String,
     },
     /// Its agent answered.
-    Answered(Answer),
+    Answered(AgentState),
     /// Its agent runs and did not answer.
     Silent(String),
 }

@@ -5,7 +5,7 @@ use super::*;
 /// What the disk's own tests say that an agent answers.
 macro_rules! answer {
     ($name:literal) => {
-        serde_json::from_str::<Answer>(include_str!(concat!(
+        serde_json::from_str::<AgentState>(include_str!(concat!(
             "../../superdisk/tests/fixtures/status/",
             $name,
             ".json"
@@ -14,7 +14,7 @@ macro_rules! answer {
     };
 }
 
-fn told(answer: Answer) -> (SuperDiskState, bool, String) {
+fn told(answer: AgentState) -> (SuperDiskState, bool, String) {
     let judged = judge(&SuperDiskSeen::Answered(answer));
     (judged.state, judged.needs_a_person, judged.message)
 }
@@ -95,13 +95,13 @@ fn an_agent_of_the_release_before_says_nothing_of_slots() {
         .unwrap()
         .remove("broken_slots")
         .unwrap();
-    let answer: Answer = serde_json::from_value(told).unwrap();
+    let answer: AgentState = serde_json::from_value(told).unwrap();
     assert_eq!(answer, answer!("healthy"));
 }
 
 #[test]
 fn a_mirror_that_is_not_mounted_is_not_healthy() {
-    let answer = Answer {
+    let answer = AgentState {
         mounted: false,
         ..answer!("healthy")
     };

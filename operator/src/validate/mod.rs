@@ -1,4 +1,4 @@
-//! Parses a spec once, at the door: what builders get after it cannot fail and lacks nothing.
+//! Parses a spec once, when it comes in: what builders get after it cannot fail and lacks nothing.
 //!
 //! The API server refuses most of what is wrong by the CRD's schema and rules. What gets past them
 //! (quantities inside resource lists, a CRD older than the operator) ends here, as a list of

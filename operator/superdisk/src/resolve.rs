@@ -37,7 +37,7 @@ pub enum Keep {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ResolveStep {
     /// These, then look again.
     Do(Vec<Action>),
     /// md copies; sectors done and to be done.
@@ -47,7 +47,7 @@ pub enum Step {
 }
 
 /// What to do next.
-pub fn step(spec: &Spec, inventory: &Inventory, keep: Keep) -> Result<Step, Refusal> {
+pub fn step(spec: &Spec, inventory: &Inventory, keep: Keep) -> Result<ResolveStep, Refusal> {
     match keep {
         Keep::Durable => keep_durable(spec, inventory),
         Keep::Fast => keep_fast(spec, inventory),
@@ -64,13 +64,13 @@ fn refusal(spec: &Spec, inventory: &Inventory) -> Option<Refusal> {
 
 /// What the durable leg says of its history is made to have nothing to do with any fast leg: the next assemble copies
 /// everything to the local devices, those that come back later included.
-fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
+fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<ResolveStep, Refusal> {
     if spec.copy_of.is_some() && refusal(spec, inventory).is_none() {
         let steps = adoption(spec, inventory)?;
-        return Ok(steps.map_or(Step::Done, Step::Do));
+        return Ok(steps.map_or(ResolveStep::Done, ResolveStep::Do));
     }
     match refusal(spec, inventory) {
-        None => return Ok(Step::Done),
+        None => return Ok(ResolveStep::Done),
         Some(refusal)
             if matches!(
                 refusal.code,
@@ -79,11 +79,11 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
         Some(refusal) => return Err(refusal),
     }
     if let Some(array) = in_the_way(spec, inventory) {
-        return Ok(Step::Do(vec![stop(array)]));
+        return Ok(ResolveStep::Do(vec![stop(array)]));
     }
     let content = match &inventory.durable.content {
         Seen::Present(content) => content,
-        Seen::Absent | Seen::Unknown(_) => return Ok(Step::Done),
+        Seen::Absent | Seen::Unknown(_) => return Ok(ResolveStep::Done),
     };
     let header = match &content.lineage {
         Seen::Present(header) => header.clone(),
@@ -95,7 +95,7 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     let (Some(identity), Seen::Present(superblock)) =
         (&inventory.durable.identity, &content.superblock)
     else {
-        return Ok(Step::Done);
+        return Ok(ResolveStep::Done);
     };
     // Beyond any leg in sight: one that went on while the durable leg was put back has a later generation.
     let header = Header {
@@ -108,7 +108,7 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
         region,
         header,
     });
-    Ok(Step::Do(write.into_iter().collect()))
+    Ok(ResolveStep::Do(write.into_iter().collect()))
 }
 
 /// What has to be stopped before the next assemble: mirrors before the stripes that they stand on.
@@ -133,7 +133,7 @@ fn stripe<'a>(spec: &Spec, inventory: &'a Inventory) -> Option<&'a Array> {
     arrays.find(|array| array.level == "raid0" && is_local(spec, inventory, array))
 }
 
-fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
+fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<ResolveStep, Refusal> {
     let stripe = stripe(spec, inventory);
     let mirror = stripe.and_then(|stripe| inventory.array_of(stripe.number));
     let Some((stripe, mirror)) = stripe.zip(mirror) else {
@@ -141,15 +141,15 @@ fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<Step, Refusal> {
     };
     let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
     if mounts.any(|mount| mount.number == mirror.number) {
-        return Ok(Step::Done);
+        return Ok(ResolveStep::Done);
     }
     let number = inventory.durable.identity.as_ref().map(|one| one.number);
     let durable = number.and_then(|number| mirror.member(number));
     match durable {
         Some(member) if member.is_whole() => Ok(finish(inventory, mirror, stripe)),
-        Some(member) if member.flags.faulty => Ok(Step::Do(vec![stop(mirror)])),
-        Some(_) => Ok(Step::Wait(mirror.sync_progress)),
-        None => Ok(Step::Do(vec![Action::ReAddDurable {
+        Some(member) if member.flags.faulty => Ok(ResolveStep::Do(vec![stop(mirror)])),
+        Some(_) => Ok(ResolveStep::Wait(mirror.sync_progress)),
+        None => Ok(ResolveStep::Do(vec![Action::ReAddDurable {
             array: mirror.name.clone(),
             durable: overruled(spec, inventory)?,
         }])),
@@ -165,18 +165,22 @@ fn overruled(spec: &Spec, inventory: &Inventory) -> Result<Overruled, Refusal> {
 }
 
 /// Nothing mirrors yet: begin only when there is something to decide.
-fn start(spec: &Spec, inventory: &Inventory, stripe: Option<&Array>) -> Result<Step, Refusal> {
+fn start(
+    spec: &Spec,
+    inventory: &Inventory,
+    stripe: Option<&Array>,
+) -> Result<ResolveStep, Refusal> {
     match refusal(spec, inventory) {
-        None => return Ok(Step::Done),
+        None => return Ok(ResolveStep::Done),
         Some(refusal) if matches!(refusal.code, Code::SsdAhead | Code::PdNotInSync) => {}
         Some(refusal) => return Err(refusal),
     }
     let durable = overruled(spec, inventory)?;
     let chosen = inventory.chosen(spec.local_count);
     if let Some(read) = stripe.and_then(|stripe| read_through(inventory, stripe)) {
-        return Ok(Step::Do(vec![read]));
+        return Ok(ResolveStep::Do(vec![read]));
     }
-    Ok(Step::Do(vec![match stripe {
+    Ok(ResolveStep::Do(vec![match stripe {
         Some(stripe) => Action::StartMirrorFromFast {
             stripe: stripe.name.clone(),
             array: free_name(inventory),
@@ -226,7 +230,7 @@ fn read_through(inventory: &Inventory, stripe: &Array) -> Option<Action> {
 }
 
 /// Both legs are whole and alike: the durable leg gets a header that says so, and everything is stopped.
-fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> Step {
+fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> ResolveStep {
     match mirror.sync {
         Some(SyncAction::Idle) => {}
         Some(
@@ -238,12 +242,12 @@ fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> Step {
             | SyncAction::Frozen,
         )
         | None => {
-            return Step::Wait(mirror.sync_progress);
+            return ResolveStep::Wait(mirror.sync_progress);
         }
     }
     let mut steps: Vec<Action> = header(inventory).into_iter().collect();
     steps.extend([stop(mirror), stop(stripe)]);
-    Step::Do(steps)
+    ResolveStep::Do(steps)
 }
 
 /// The fast leg's header, one beat on: the durable leg holds what the fast leg holds.
@@ -363,9 +367,9 @@ fn until_done(
         }
         let actions = match step(spec, &inventory, keep) {
             Err(refusal) => return Ok(Resolved::Refused(refusal)),
-            Ok(Step::Done) if did.is_empty() => return Ok(Resolved::Nothing),
-            Ok(Step::Done) => return Ok(Resolved::Done),
-            Ok(Step::Wait(progress)) => {
+            Ok(ResolveStep::Done) if did.is_empty() => return Ok(Resolved::Nothing),
+            Ok(ResolveStep::Done) => return Ok(Resolved::Done),
+            Ok(ResolveStep::Wait(progress)) => {
                 turn.let_go();
                 if let Some(line) = copy.goes_on(progress)? {
                     log(&line);
@@ -373,7 +377,7 @@ fn until_done(
                 crate::execute::pause(PAUSE);
                 continue;
             }
-            Ok(Step::Do(actions)) => actions,
+            Ok(ResolveStep::Do(actions)) => actions,
         };
         // What was decided while others had the node is decided again.
         if turn.take_again()? {

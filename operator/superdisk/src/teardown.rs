@@ -178,7 +178,7 @@ mod tests {
     use crate::heal::tests::healthy;
 
     /// A super-disk that can be taken down, and what was done to it.
-    struct World {
+    struct TeardownWorld {
         facts: RefCell<Facts>,
         frozen: RefCell<bool>,
         busy_for: RefCell<u32>,
@@ -187,8 +187,8 @@ mod tests {
         done: RefCell<Vec<String>>,
     }
 
-    fn world(facts: Facts) -> World {
-        World {
+    fn world(facts: Facts) -> TeardownWorld {
+        TeardownWorld {
             facts: RefCell::new(facts),
             frozen: RefCell::new(false),
             busy_for: RefCell::new(0),
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    impl World {
+    impl TeardownWorld {
         fn did(&self, what: impl Into<String>) {
             self.done.borrow_mut().push(what.into());
         }
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    impl Host for World {
+    impl Host for TeardownWorld {
         fn look(&self) -> Result<Facts, String> {
             Ok(self.facts.borrow().clone())
         }

@@ -15,7 +15,7 @@ use readstates_agent::wire::{
 use readstates_operator::{
     agents::Agents,
     connections::PodClients,
-    super_disk::{Answer, BrokenSlots, Condition},
+    super_disk::{AgentState, BrokenSlots, Condition},
     world::PodSeen,
 };
 
@@ -248,9 +248,9 @@ impl Agents for FakeAgents {
         &'a self,
         _: &'a PodClients,
         pod: &'a PodSeen,
-    ) -> BoxFuture<'a, Result<Answer, String>> {
+    ) -> BoxFuture<'a, Result<AgentState, String>> {
         let known = self.ring().disks.get(&pod.name).cloned();
-        let answer = Answer {
+        let answer = AgentState {
             mounted: true,
             condition: known.unwrap_or(Condition::Healthy),
             refusal: None,

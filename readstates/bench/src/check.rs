@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use readstates_api::ReadStates;
-use readstates_ledger::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
+use readstates_ledger::{AMOUNTS, Audit, Book, Call, Finding, Found, Status, What};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -167,11 +167,11 @@ impl Ledger {
             channel: id,
             message,
         };
-        self.enter(&operation, Fate::Unknown);
+        self.enter(&operation, Status::Unknown);
         operation
     }
 
-    fn enter(&mut self, operation: &Operation, fate: Fate) {
+    fn enter(&mut self, operation: &Operation, status: Status) {
         let Operation {
             kind,
             user,
@@ -179,8 +179,8 @@ impl Ledger {
             message,
         } = *operation;
         match kind {
-            Kind::Mention { .. } => self.book.mentioned(user, channel, message, fate),
-            Kind::Ack => self.book.acked(user, channel, message, fate),
+            Kind::Mention { .. } => self.book.mentioned(user, channel, message, status),
+            Kind::Ack => self.book.acked(user, channel, message, status),
             Kind::Read => {}
         }
     }
@@ -262,7 +262,7 @@ impl Source for Ledger {
             };
             match answer {
                 Answer::Applied | Answer::Ignored | Answer::Read { .. } => {
-                    self.enter(operation, Fate::Acknowledged(Call::default()));
+                    self.enter(operation, Status::Acknowledged(Call::default()));
                     if self.channels[index].sent < AMOUNTS {
                         self.idle.push_back(index);
                     }
@@ -328,15 +328,15 @@ mod tests {
         }
     }
 
-    /// Sends 400 operations over 5 users and 10 channels; the n-th is applied and answered as `fate` says.
-    fn run(fate: impl Fn(usize, &Operation) -> (u32, Answer)) -> CheckReport {
+    /// Sends 400 operations over 5 users and 10 channels; the n-th is applied and answered as `status` says.
+    fn run(status: impl Fn(usize, &Operation) -> (u32, Answer)) -> CheckReport {
         let mut ledger = Ledger::new(5, 100, 1_000_000, 1, (0, 1));
         let mut world = World::default();
         let mut operations = Vec::new();
         for n in 0..400 {
             operations.clear();
             assert!(ledger.next(&mut operations));
-            let (times, answer) = fate(n, &operations[0]);
+            let (times, answer) = status(n, &operations[0]);
             world.apply(&operations[0], times);
             ledger.answered(&operations, &[answer]);
         }

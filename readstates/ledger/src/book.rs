@@ -21,7 +21,7 @@ pub struct Call {
 
 /// What is known about an operation that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Status {
     /// It was acknowledged by this call.
     Acknowledged(Call),
     /// It may have been applied.
@@ -34,7 +34,7 @@ pub enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     message: u64,
-    fate: Fate,
+    status: Status,
 }
 
 /// The operations on one channel of one user.
@@ -132,18 +132,18 @@ impl Book {
 
     /// Writes a mention down. Mentions of one channel come in the order of their amounts, each once or again
     /// with the same message.
-    pub fn mentioned(&mut self, user: u64, channel: u64, message: u64, fate: Fate) {
+    pub fn mentioned(&mut self, user: u64, channel: u64, message: u64, status: Status) {
         let page = self.pages.entry((user, channel));
         if let Page::Mentions(entries) = page.or_insert_with(|| Page::Mentions(Vec::new())) {
-            enter(entries, message, fate);
+            enter(entries, message, status);
         }
     }
 
     /// Writes an acknowledgement down. Their messages grow.
-    pub fn acked(&mut self, user: u64, channel: u64, message: u64, fate: Fate) {
+    pub fn acked(&mut self, user: u64, channel: u64, message: u64, status: Status) {
         let page = self.pages.entry((user, channel));
         if let Page::Acks(entries) = page.or_insert_with(|| Page::Acks(Vec::new())) {
-            enter(entries, message, fate);
+            enter(entries, message, status);
         }
     }
 
@@ -157,9 +157,9 @@ impl Book {
         let Some(Page::Mentions(entries)) = self.pages.get(&(user, channel)) else {
             return Vec::new();
         };
-        let of = |(index, entry): (usize, &Entry)| match entry.fate {
-            Fate::Acknowledged(call) => Some((index, entry.message, call)),
-            Fate::Unknown | Fate::NothingDone => None,
+        let of = |(index, entry): (usize, &Entry)| match entry.status {
+            Status::Acknowledged(call) => Some((index, entry.message, call)),
+            Status::Unknown | Status::NothingDone => None,
         };
         entries.iter().enumerate().filter_map(of).collect()
     }
@@ -203,22 +203,22 @@ impl Book {
 }
 
 /// What is acknowledged once stays so, from the first time on.
-fn enter(entries: &mut Vec<Entry>, message: u64, fate: Fate) {
+fn enter(entries: &mut Vec<Entry>, message: u64, status: Status) {
     match entries
         .iter_mut()
         .rev()
         .find(|entry| entry.message == message)
     {
         Some(entry) => {
-            entry.fate = match (entry.fate, fate) {
-                (Fate::Acknowledged(call), _) | (_, Fate::Acknowledged(call)) => {
-                    Fate::Acknowledged(call)
+            entry.status = match (entry.status, status) {
+                (Status::Acknowledged(call), _) | (_, Status::Acknowledged(call)) => {
+                    Status::Acknowledged(call)
                 }
-                (Fate::Unknown, _) | (_, Fate::Unknown) => Fate::Unknown,
-                (Fate::NothingDone, Fate::NothingDone) => Fate::NothingDone,
+                (Status::Unknown, _) | (_, Status::Unknown) => Status::Unknown,
+                (Status::NothingDone, Status::NothingDone) => Status::NothingDone,
             }
         }
-        None => entries.push(Entry { message, fate }),
+        None => entries.push(Entry { message, status }),
     }
 }
 
@@ -254,7 +254,7 @@ impl Audit {
         for entry in entries {
             let there = entry.message <= state.last_message;
             // What a later acknowledgement covers need not have been applied itself.
-            let refused = entry.fate == Fate::NothingDone && entry.message < state.last_message;
+            let refused = entry.status == Status::NothingDone && entry.message < state.last_message;
             if !refused {
                 self.entry(user, state.channel, *entry, u32::from(there));
             }
@@ -275,23 +275,23 @@ impl Audit {
 
     /// An operation that was found this many times.
     fn entry(&mut self, user: u64, channel: u64, entry: Entry, times: u32) {
-        let Entry { message, fate } = entry;
-        match (fate, times) {
-            (Fate::Acknowledged(call), 0) => self.find(user, channel, message, What::Lost, call),
-            (Fate::Acknowledged(call), 2..) => {
+        let Entry { message, status } = entry;
+        match (status, times) {
+            (Status::Acknowledged(call), 0) => self.find(user, channel, message, What::Lost, call),
+            (Status::Acknowledged(call), 2..) => {
                 self.find(user, channel, message, What::Doubled, call);
             }
-            (Fate::Unknown, 2..) => {
+            (Status::Unknown, 2..) => {
                 self.find(user, channel, message, What::Doubled, Call::default());
             }
-            (Fate::NothingDone, 1..) => {
+            (Status::NothingDone, 1..) => {
                 self.find(user, channel, message, What::Phantom, Call::default());
             }
-            (Fate::Unknown, 1) => self.unknown_and_there += 1,
-            (Fate::Unknown, 0) => self.unknown_and_not += 1,
-            (Fate::Acknowledged(_), 1) | (Fate::NothingDone, 0) => {}
+            (Status::Unknown, 1) => self.unknown_and_there += 1,
+            (Status::Unknown, 0) => self.unknown_and_not += 1,
+            (Status::Acknowledged(_), 1) | (Status::NothingDone, 0) => {}
         }
-        if matches!(fate, Fate::Acknowledged(_)) {
+        if matches!(status, Status::Acknowledged(_)) {
             self.acknowledged += 1;
         }
     }
@@ -315,7 +315,7 @@ mod tests {
         sent: Duration::from_secs(6),
         answered: Duration::from_secs(7),
     };
-    const OK: Fate = Fate::Acknowledged(AT);
+    const OK: Status = Status::Acknowledged(AT);
 
     fn audit(book: &Book, channel: u64, last_message: u64, mention_count: u32) -> Audit {
         let state = Found {
@@ -326,10 +326,10 @@ mod tests {
         book.audit(&BTreeMap::from([(1, vec![state])]))
     }
 
-    fn mentions(fates: &[Fate]) -> Book {
+    fn mentions(statuses: &[Status]) -> Book {
         let mut book = Book::default();
-        for (message, &fate) in (100..).zip(fates) {
-            book.mentioned(1, 2, message, fate);
+        for (message, &status) in (100..).zip(statuses) {
+            book.mentioned(1, 2, message, status);
         }
         book
     }
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_may_be_there_once_and_what_was_refused_may_not() {
-        let book = mentions(&[Fate::Unknown, Fate::Unknown, Fate::NothingDone]);
+        let book = mentions(&[Status::Unknown, Status::Unknown, Status::NothingDone]);
         let found = audit(&book, 2, 0, 0b01);
         assert_eq!((found.unknown_and_there, found.unknown_and_not), (1, 1));
         assert!(found.findings.is_empty());
@@ -386,9 +386,9 @@ mod tests {
 
     #[test]
     fn an_operation_that_is_sent_again_is_one_operation() {
-        let mut book = mentions(&[Fate::Unknown]);
+        let mut book = mentions(&[Status::Unknown]);
         book.mentioned(1, 2, 100, OK);
-        book.mentioned(1, 2, 100, Fate::Unknown);
+        book.mentioned(1, 2, 100, Status::Unknown);
         assert_eq!(whats(&audit(&book, 2, 0, 0)), [(100, What::Lost)]);
         assert_eq!(book.acknowledged_mentions(1, 2), [(0, 100, AT)]);
     }
@@ -396,14 +396,14 @@ mod tests {
     #[test]
     fn every_acknowledgement_above_the_position_is_lost() {
         let mut book = Book::default();
-        for (message, fate) in [
+        for (message, status) in [
             (10, OK),
             (11, OK),
-            (12, Fate::Unknown),
+            (12, Status::Unknown),
             (13, OK),
-            (14, Fate::NothingDone),
+            (14, Status::NothingDone),
         ] {
-            book.acked(1, 3, message, fate);
+            book.acked(1, 3, message, status);
         }
         assert!(audit(&book, 3, 13, 0).findings.is_empty());
         assert_eq!(

@@ -24,7 +24,7 @@ mod tally;
 mod verdict;
 mod worker;
 
-pub use book::{AMOUNTS, Audit, Book, Call, Fate, Finding, Found, What};
+pub use book::{AMOUNTS, Audit, Book, Call, Finding, Found, Status, What};
 pub use historian::{Historians, Orders};
 pub use history::{Action, Answer, Event, History, Order};
 pub use load::{Load, Plan, Told};

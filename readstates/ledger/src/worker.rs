@@ -18,7 +18,7 @@ use readstates_client::{Client, Error, Mentioned, Outcome};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
-    book::{AMOUNTS, Book, Call, Fate, Finding, Found, What},
+    book::{AMOUNTS, Book, Call, Finding, Found, Status, What},
     tally::{Operation, Phase, Tallies},
 };
 
@@ -176,8 +176,8 @@ impl Worker {
             }
             self.learn_version(user, answer.version.0, call);
         }
-        let fate = self.fate(phase, began, Operation::Ack, done.map(drop));
-        self.book.acked(user, channel, message, fate);
+        let status = self.status(phase, began, Operation::Ack, done.map(drop));
+        self.book.acked(user, channel, message, status);
     }
 
     /// The next mention of the worker's own users, as one request of either kind.
@@ -254,12 +254,12 @@ impl Worker {
             .collect();
         let call = self.call(began);
         for &user in users {
-            let fate = match failed.get(&user) {
-                None => Fate::Acknowledged(call),
-                Some(Outcome::Unknown) => Fate::Unknown,
-                Some(Outcome::NothingDone) => Fate::NothingDone,
+            let status = match failed.get(&user) {
+                None => Status::Acknowledged(call),
+                Some(Outcome::Unknown) => Status::Unknown,
+                Some(Outcome::NothingDone) => Status::NothingDone,
             };
-            self.book.mentioned(user, channel, message, fate);
+            self.book.mentioned(user, channel, message, status);
         }
         users
             .iter()
@@ -283,17 +283,17 @@ impl Worker {
         let call = self.call(began);
         let mut open = Vec::new();
         for (&user, outcome) in users.iter().zip(outcomes) {
-            let fate = match outcome {
-                RecordOutcome::Applied | RecordOutcome::Ignored => Fate::Acknowledged(call),
-                RecordOutcome::Unknown => Fate::Unknown,
-                RecordOutcome::NotTaken | RecordOutcome::Bad => Fate::NothingDone,
+            let status = match outcome {
+                RecordOutcome::Applied | RecordOutcome::Ignored => Status::Acknowledged(call),
+                RecordOutcome::Unknown => Status::Unknown,
+                RecordOutcome::NotTaken | RecordOutcome::Bad => Status::NothingDone,
             };
-            if !matches!(fate, Fate::Acknowledged(_)) {
+            if !matches!(status, Status::Acknowledged(_)) {
                 let why = format!("{outcome:?}");
                 self.shared.tallies.failed(phase, Operation::Batch, why);
                 open.push(user);
             }
-            self.book.mentioned(user, channel, message, fate);
+            self.book.mentioned(user, channel, message, status);
         }
         open
     }
@@ -342,7 +342,7 @@ impl Worker {
         let states = match read {
             Ok(states) => states,
             Err(error) => {
-                self.fate(phase, began, Operation::Read, Err(error));
+                self.status(phase, began, Operation::Read, Err(error));
                 return;
             }
         };
@@ -377,15 +377,15 @@ impl Worker {
         }
     }
 
-    fn fate(
+    fn status(
         &self,
         phase: Phase,
         began: Instant,
         operation: Operation,
         done: Result<(), Error>,
-    ) -> Fate {
+    ) -> Status {
         match done {
-            Ok(()) => Fate::Acknowledged(self.call(began)),
+            Ok(()) => Status::Acknowledged(self.call(began)),
             Err(error) => {
                 let why = error
                     .problem()
@@ -394,8 +394,8 @@ impl Worker {
                 let why = format!("{why}, {outcome:?}");
                 self.shared.tallies.failed(phase, operation, why);
                 match outcome {
-                    Outcome::Unknown => Fate::Unknown,
-                    Outcome::NothingDone => Fate::NothingDone,
+                    Outcome::Unknown => Status::Unknown,
+                    Outcome::NothingDone => Status::NothingDone,
                 }
             }
         }

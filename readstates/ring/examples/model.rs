@@ -79,10 +79,10 @@ fn backed(mut numbers: impl Iterator<Item = usize>) -> bool {
     let walks = numbers.next().unwrap_or(1_000_000);
     let seed = numbers.next().unwrap_or(1) as u64;
     println!("owners with backups, {:?}", Limits::WIDE);
-    let breadth = run(&backed::World::new(Limits::WIDE), most);
+    let breadth = run(&backed::BackedWorld::new(Limits::WIDE), most);
     println!("{}", sentence(&breadth));
     println!("{walks} walks, {:?}", Limits::LONG);
-    let walked = walk(&backed::World::new(Limits::LONG), seed, walks, 100);
+    let walked = walk(&backed::BackedWorld::new(Limits::LONG), seed, walks, 100);
     println!("{}", sentence(&walked));
     let found = [breadth, walked];
     let mut good = !found

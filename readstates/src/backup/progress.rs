@@ -18,11 +18,11 @@ pub(crate) struct Progress {
     /// What is counted, such as users.
     what: &'static str,
     begun: Instant,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ProgressState {
     users: u64,
     bytes: u64,
     said: Instant,
@@ -40,7 +40,7 @@ impl Progress {
             terminal: std::io::stderr().is_terminal(),
             what,
             begun: now,
-            state: Mutex::new(State {
+            state: Mutex::new(ProgressState {
                 users: 0,
                 bytes: 0,
                 said: now,

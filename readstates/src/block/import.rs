@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::block::{
         EMPTY, Operation, Visit, apply,
-        reference::{Step, any_operation, import, steps},
+        reference::{BlockStep, any_operation, import, steps},
         take_over,
     };
 
@@ -89,15 +89,15 @@ mod tests {
         }
     }
 
-    fn made(steps: &[Step]) -> Vec<u8> {
+    fn made(steps: &[BlockStep]) -> Vec<u8> {
         let mut block = EMPTY.to_vec();
         for step in steps {
             match step {
-                Step::Apply(operation) => {
+                BlockStep::Apply(operation) => {
                     apply(&mut block, operation, 0).unwrap();
                 }
-                Step::TakeOver(_) => take_over(&mut block),
-                Step::Repack => {}
+                BlockStep::TakeOver(_) => take_over(&mut block),
+                BlockStep::Repack => {}
             }
         }
         block

@@ -11,7 +11,7 @@ use super::*;
 
 /// What may happen to a block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum BlockStep {
     Apply(Operation),
     /// Another process, whose versions begin there, takes over from the database or from a hand-off.
     TakeOver(u64),
@@ -20,11 +20,11 @@ pub(crate) enum Step {
 }
 
 /// Operations, and from time to time another process.
-pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<BlockStep>> {
     let step = prop_oneof![
-        16 => any_operation().prop_map(Step::Apply),
-        1 => prop_oneof![Just(0), 1_u64..1 << 20, 1_u64..1 << 51].prop_map(Step::TakeOver),
-        1 => Just(Step::Repack),
+        16 => any_operation().prop_map(BlockStep::Apply),
+        1 => prop_oneof![Just(0), 1_u64..1 << 20, 1_u64..1 << 51].prop_map(BlockStep::TakeOver),
+        1 => Just(BlockStep::Repack),
     ];
     proptest::collection::vec(step, 0..most)
 }

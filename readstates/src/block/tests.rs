@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{
     layout::Shape,
-    reference::{NaiveUser, Step, operations, steps},
+    reference::{BlockStep, NaiveUser, operations, steps},
     *,
 };
 use crate::codec;
@@ -53,19 +53,19 @@ impl Pair {
         }
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+    fn step(&mut self, step: &BlockStep) -> Result<(), TestCaseError> {
         match *step {
-            Step::Apply(operation) => {
+            BlockStep::Apply(operation) => {
                 let outcome = apply(&mut self.block, &operation, self.first_version);
                 prop_assert_eq!(outcome, Ok(self.naive.apply(&operation)));
             }
-            Step::TakeOver(first_version) => {
+            BlockStep::TakeOver(first_version) => {
                 take_over(&mut self.block);
                 self.naive.take_over(first_version);
                 self.first_version = first_version;
                 self.take_overs += 1;
             }
-            Step::Repack => self.block = repacked(&self.block),
+            BlockStep::Repack => self.block = repacked(&self.block),
         }
         self.compare()
     }
@@ -116,9 +116,9 @@ proptest! {
     ) {
         let mut pair = Pair::new();
         for (operations, first_version) in rounds {
-            pair.step(&Step::TakeOver(first_version))?;
+            pair.step(&BlockStep::TakeOver(first_version))?;
             for operation in operations {
-                pair.step(&Step::Apply(operation))?;
+                pair.step(&BlockStep::Apply(operation))?;
             }
         }
     }
@@ -204,7 +204,7 @@ proptest! {
         let mut pair = Pair::new();
         for (number, (channel, kind)) in operations.into_iter().enumerate() {
             let message = 1 << 62 | number as u64;
-            pair.step(&Step::Apply(match kind {
+            pair.step(&BlockStep::Apply(match kind {
                 0..3 => Operation::Delete { channel },
                 3 => Operation::Mention { channel, message, count: 2 },
                 _ => Operation::Ack { channel, message, visit: Visit::default() },

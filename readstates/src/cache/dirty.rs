@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!           changed            take_off              landed
-//! (absent) ───────▶ Waiting ──────────▶ Flying ─────────────▶ (absent)
+//! (absent) ───────▶ Waiting ──────────▶ InFlight ───────────▶ (absent)
 //!                    ▲    ▲               │ changed
 //!                    │    └─ failed ──────┤
 //!                    │                    ▼
@@ -78,7 +78,7 @@ enum Stage {
     /// To be written at `due`.
     Waiting { due: Moment },
     /// Being written, with every change.
-    Flying,
+    InFlight,
     /// Being written without the changes since `since`.
     Rearmed { since: Moment },
 }
@@ -143,7 +143,7 @@ impl DirtySet {
     /// A user who is being written has changed.
     pub(super) fn changed_in_flight(&mut self, user: u64, now: Moment) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
-            && matches!(stage, Stage::Flying)
+            && matches!(stage, Stage::InFlight)
         {
             *stage = Stage::Rearmed { since: now };
         }
@@ -185,7 +185,7 @@ impl DirtySet {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
             && let Stage::Waiting { .. } = stage
         {
-            *stage = Stage::Flying;
+            *stage = Stage::InFlight;
         }
     }
 
@@ -200,7 +200,7 @@ impl DirtySet {
         let dirty = self.users.get_mut(user, Hash::of(user))?;
         let left = match dirty.stage {
             Stage::Waiting { .. } => return None,
-            Stage::Flying => {
+            Stage::InFlight => {
                 self.users.remove(user, Hash::of(user));
                 Left::Clean
             }

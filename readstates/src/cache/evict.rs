@@ -26,7 +26,7 @@ const MOST_WALKED: usize = 256;
 const MOST_STEPS: usize = 256;
 
 /// Dirty users that one step asks to be written early.
-const MOST_HURRIED: usize = 16;
+const MOST_BROUGHT_FORWARD: usize = 16;
 
 /// Bytes of blocks that a step moves in the slab when the cache becomes smaller.
 const TIDIED_BY_STEP: usize = 1 << 14;
@@ -45,7 +45,7 @@ impl Cache {
                 break;
             }
         }
-        shrink.hurried
+        shrink.brought_forward
     }
 
     /// Evicts down to the capacity step by step, after it was made smaller.
@@ -56,7 +56,7 @@ impl Cache {
             keep: None,
             barren: 0,
             untidy: STRIPES,
-            hurried: false,
+            brought_forward: false,
         }
     }
 }
@@ -70,7 +70,7 @@ pub struct Shrink<'a> {
     barren: u64,
     /// Stripes that are still to be tidied.
     untidy: usize,
-    hurried: bool,
+    brought_forward: bool,
 }
 
 impl Shrink<'_> {
@@ -92,8 +92,8 @@ impl Shrink<'_> {
 
     /// Whether dirty users were asked to be written early.
     #[must_use]
-    pub fn hurried(&self) -> bool {
-        self.hurried
+    pub fn brought_forward(&self) -> bool {
+        self.brought_forward
     }
 
     /// Walks on by a few buckets; returns whether it should go on.
@@ -108,7 +108,7 @@ impl Shrink<'_> {
         let walk = self.cache.stripes[next]
             .lock()
             .evict(over, self.keep, now, shared);
-        self.hurried |= walk.hurried > 0;
+        self.brought_forward |= walk.brought_forward > 0;
         self.barren = if walk.freed > 0 {
             0
         } else {
@@ -124,7 +124,7 @@ struct Walk {
     walked: u64,
     /// Users who went.
     freed: u64,
-    hurried: usize,
+    brought_forward: usize,
 }
 
 impl Stripe {
@@ -139,11 +139,11 @@ impl Stripe {
                 break;
             }
             walk.walked += 1;
-            let Some(spot) = self.tables.under_hand() else {
+            let Some(bucket) = self.tables.under_hand() else {
                 self.tables.advance();
                 continue;
             };
-            let record = self.tables.at_mut(spot);
+            let record = self.tables.at_mut(bucket);
             let (heat, stage, place) = (record.heat(), record.stage(), record.place());
             record.put_heat(heat.saturating_sub(1));
             if heat > 0 {
@@ -153,14 +153,14 @@ impl Stripe {
             let user = self.slab.user(place);
             if stage != Stage::Clean || keep == Some(user) {
                 self.tables.advance();
-                if stage == Stage::Noted && walk.hurried < MOST_HURRIED {
-                    self.hurry(user, shared.moment(now));
-                    walk.hurried += 1;
+                if stage == Stage::Noted && walk.brought_forward < MOST_BROUGHT_FORWARD {
+                    self.bring_forward(user, shared.moment(now));
+                    walk.brought_forward += 1;
                 }
                 continue;
             }
             // The next record may move into this bucket: the hand stays.
-            states += self.remove(spot, shared);
+            states += self.remove(bucket, shared);
             walk.freed += 1;
         }
         self.publish(shared);

@@ -16,7 +16,7 @@ use super::{
     lock::Lock,
     slots::SlotSet,
     stripe::Stripe,
-    table::{Hash, STRIPES, Spot, Stage, TABLES},
+    table::{Bucket, Hash, STRIPES, Stage, TABLES},
 };
 use crate::{
     block::{self, BlockRef, layout::Shape},
@@ -30,10 +30,10 @@ impl Cache {
     /// The users of some slots in one of the [`PARTS`].
     pub fn export(&self, slots: &SlotSet, part: usize, now: Instant, out: &mut Vec<Exported>) {
         let stripe = self.stripes[part % STRIPES].lock();
-        for spot in stripe.tables.spots(part / STRIPES) {
-            let user = stripe.slab.user(stripe.tables.at(spot).place());
+        for bucket in stripe.tables.occupied(part / STRIPES) {
+            let user = stripe.slab.user(stripe.tables.at(bucket).place());
             if slots.contains(Slot::of_user(user)) {
-                out.push(stripe.export(user, spot, now, &self.shared));
+                out.push(stripe.export(user, bucket, now, &self.shared));
             }
         }
     }
@@ -56,9 +56,9 @@ impl Cache {
                 stripe.changed.remove(&user);
                 // A user that is not there any more was written before it was evicted, and the receiver
                 // must not keep what it has.
-                let spot = stripe.find(user, Hash::of(user));
-                out.push(match spot {
-                    Some(spot) => stripe.export(user, spot, now, &self.shared),
+                let bucket = stripe.find(user, Hash::of(user));
+                out.push(match bucket {
+                    Some(bucket) => stripe.export(user, bucket, now, &self.shared),
                     None => Exported {
                         user,
                         bytes: Vec::new(),
@@ -102,8 +102,8 @@ impl Cache {
         };
         let hash = Hash::of(user);
         let mut stripe = self.stripes[hash.stripe()].lock();
-        if let Some(spot) = stripe.find(user, hash) {
-            stripe.forget(user, spot, &self.shared);
+        if let Some(bucket) = stripe.find(user, hash) {
+            stripe.forget(user, bucket, &self.shared);
         }
         if let Some(block) = block {
             stripe.import(block, exported, now, &self.shared);
@@ -116,19 +116,19 @@ impl Cache {
     fn sweep_part(&self, slots: &SlotSet, part: usize) {
         let mut stripe = self.stripes[part % STRIPES].lock();
         let stripe = &mut *stripe;
-        let of_slots = |spot: &Spot| {
-            let user = stripe.slab.user(stripe.tables.at(*spot).place());
+        let of_slots = |bucket: &Bucket| {
+            let user = stripe.slab.user(stripe.tables.at(*bucket).place());
             slots.contains(Slot::of_user(user)).then_some(user)
         };
         // A removal moves those behind it.
         let users: Vec<u64> = stripe
             .tables
-            .spots(part / STRIPES)
-            .filter_map(|spot| of_slots(&spot))
+            .occupied(part / STRIPES)
+            .filter_map(|bucket| of_slots(&bucket))
             .collect();
         for user in users {
-            if let Some(spot) = stripe.find(user, Hash::of(user)) {
-                stripe.forget(user, spot, &self.shared);
+            if let Some(bucket) = stripe.find(user, Hash::of(user)) {
+                stripe.forget(user, bucket, &self.shared);
             }
         }
         stripe.publish(&self.shared);
@@ -153,9 +153,9 @@ impl Cache {
 }
 
 impl Stripe {
-    fn export(&self, user: u64, spot: Spot, now: Instant, shared: &Shared) -> Exported {
-        let block = self.block(spot);
-        let dirty_for = (self.tables.at(spot).stage() != Stage::Clean).then(|| {
+    fn export(&self, user: u64, bucket: Bucket, now: Instant, shared: &Shared) -> Exported {
+        let block = self.block(bucket);
+        let dirty_for = (self.tables.at(bucket).stage() != Stage::Clean).then(|| {
             let since = self.dirty.get(user).map(|dirty| dirty.since(shared.origin));
             since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
         });
@@ -184,13 +184,13 @@ impl Stripe {
         let appended = self.slab.appended();
         let mut place = self.slab.put(user, block.bytes());
         if taken_over {
-            let mut seat = self.seat(place);
-            block::take_over(&mut seat);
-            place = seat.place;
+            let mut room = self.room(place);
+            block::take_over(&mut room);
+            place = room.place;
         }
-        let spot = self.tables.insert(hash, place);
+        let bucket = self.tables.insert(hash, place);
         shared.slots.came(hash);
-        let block = self.block(spot);
+        let block = self.block(bucket);
         let (tail, version) = (tail(block), block.version());
         shared.book(None, Some(Booked::new(block, dirty_for.is_some())));
         self.tails += tail;
@@ -203,21 +203,21 @@ impl Stripe {
             // Nothing here knows what is written of it; the last change is not.
             let written = version.saturating_sub(1);
             self.dirty.became_dirty(user, since, due, written);
-            self.tables.at_mut(spot).put_stage(Stage::Noted);
+            self.tables.at_mut(bucket).put_stage(Stage::Noted);
         }
         self.tidy_since(appended);
     }
 
     /// Drops a user, dirty or not.
-    fn forget(&mut self, user: u64, spot: Spot, shared: &Shared) {
-        let record = self.tables.at(spot);
+    fn forget(&mut self, user: u64, bucket: Bucket, shared: &Shared) {
+        let record = self.tables.at(bucket);
         let (place, dirty) = (record.place(), record.stage() != Stage::Clean);
-        let block = self.block(spot);
+        let block = self.block(bucket);
         let (booked, tail) = (Booked::new(block, dirty), tail(block));
         shared.book(Some(booked), None);
         if dirty {
             self.dirty.forget(user);
         }
-        self.leave(user, spot, place, tail, shared);
+        self.leave(user, bucket, place, tail, shared);
     }
 }

@@ -6,7 +6,7 @@ use super::{
     Refused, Touch,
     accounts::Shared,
     stripe::Stripe,
-    table::{Hash, Spot},
+    table::{Bucket, Hash},
 };
 use crate::block::{BlockRef, Operation, Outcome, Precondition};
 
@@ -15,7 +15,7 @@ use crate::block::{BlockRef, Operation, Outcome, Precondition};
 pub struct Landed<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) hash: Hash,
-    pub(super) spot: Spot,
+    pub(super) bucket: Bucket,
     pub(super) now: Instant,
     pub(super) shared: &'a Shared,
 }
@@ -23,8 +23,8 @@ pub struct Landed<'a> {
 impl Landed<'_> {
     /// As [`super::Cache::read`].
     pub fn read<T>(&mut self, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
-        self.stripe.touch(self.spot, Touch::Online);
-        Some(view(self.stripe.block(self.spot)))
+        self.stripe.touch(self.bucket, Touch::Online);
+        Some(view(self.stripe.block(self.bucket)))
     }
 
     /// As [`super::Cache::change`].
@@ -37,14 +37,14 @@ impl Landed<'_> {
         let Self {
             stripe,
             hash,
-            spot,
+            bucket,
             now,
             shared,
         } = self;
-        stripe.touch(*spot, touch);
-        let outcomes = stripe.apply(*hash, *spot, operations, *now, shared);
+        stripe.touch(*bucket, touch);
+        let outcomes = stripe.apply(*hash, *bucket, operations, *now, shared);
         // What `apply` tidies does not move records.
-        Some(outcomes.map(|outcomes| view(stripe.block(*spot), outcomes.as_slice())))
+        Some(outcomes.map(|outcomes| view(stripe.block(*bucket), outcomes.as_slice())))
     }
 
     /// As [`Landed::change`], if this holds of the block before it.
@@ -60,7 +60,7 @@ impl Landed<'_> {
             if self.shared.slots.term(self.hash).is_none() {
                 return Some(Err(Refused::NotHere));
             }
-            if !precondition.holds(self.stripe.block(self.spot)) {
+            if !precondition.holds(self.stripe.block(self.bucket)) {
                 return Some(Err(Refused::VersionMoved));
             }
         }

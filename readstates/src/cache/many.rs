@@ -6,7 +6,7 @@ use std::{collections::HashSet, hash::BuildHasher, hint::black_box, ops::Range, 
 use super::{
     Cache, Operations, Refused, Single, Touch,
     stripe::Stripe,
-    table::{Hash, STRIPES, Spot},
+    table::{Bucket, Hash, STRIPES},
 };
 
 /// Operations under one hold of a lock: some microseconds.
@@ -44,29 +44,29 @@ impl Cache {
             let (group, later) = rest.split_at(same.count());
             rest = later;
             let mut stripe = self.stripes[stripe].lock();
-            let spots = stripe.find_all(group);
-            for (place, spot) in group.iter().zip(spots) {
+            let buckets = stripe.find_all(group);
+            for (place, bucket) in group.iter().zip(buckets) {
                 let user = place.hash.user();
                 // A user may be loaded in the midst of this.
-                let spot = spot.filter(|_| cold.is_empty() || !cold.contains(&user));
-                if spot.is_none() {
+                let bucket = bucket.filter(|_| cold.is_empty() || !cold.contains(&user));
+                if bucket.is_none() {
                     cold.insert(user);
                 }
                 let index = place.index as usize;
-                let done = spot.map(|spot| {
-                    stripe.touch(spot, touch);
+                let done = bucket.map(|bucket| {
+                    stripe.touch(bucket, touch);
                     let operation = operations.operation(index);
                     let outcome = match operation.change() {
                         Some(change) => {
                             let one = std::slice::from_ref(change);
                             let outcomes =
-                                stripe.apply(place.hash, spot, one, now, &self.shared)?;
+                                stripe.apply(place.hash, bucket, one, now, &self.shared)?;
                             Some(outcomes.as_slice()[0])
                         }
                         None => None,
                     };
                     // What `apply` tidies does not move records.
-                    Ok(operation.see(stripe.block(spot), outcome))
+                    Ok(operation.see(stripe.block(bucket), outcome))
                 });
                 each(index, done);
             }
@@ -101,16 +101,16 @@ fn by_stripe<M: Operations + ?Sized>(operations: &M, some: Range<usize>) -> Vec<
 impl Stripe {
     /// Finds the users of some operations. Each round of reads depends only on the one before, so that
     /// they wait for memory together.
-    fn find_all(&self, group: &[Place]) -> [Option<Spot>; AT_ONCE] {
+    fn find_all(&self, group: &[Place]) -> [Option<Bucket>; AT_ONCE] {
         let homes = group.iter().map(|place| self.tables.home(place.hash));
         black_box(homes.fold(0, u64::wrapping_add));
-        let mut spots = [None; AT_ONCE];
-        for (spot, place) in spots.iter_mut().zip(group) {
-            *spot = self.find(place.hash.user(), place.hash);
+        let mut buckets = [None; AT_ONCE];
+        for (bucket, place) in buckets.iter_mut().zip(group) {
+            *bucket = self.find(place.hash.user(), place.hash);
         }
-        for spot in spots.iter().flatten() {
-            self.slab.warm(self.tables.at(*spot).place());
+        for bucket in buckets.iter().flatten() {
+            self.slab.warm(self.tables.at(*bucket).place());
         }
-        spots
+        buckets
     }
 }

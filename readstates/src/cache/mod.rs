@@ -1,7 +1,7 @@
 //! Blocks in memory, in stripes with short locks.
 //!
 //! Comes in: blocks that were loaded, operations for users who are cached, outcomes of writes. Goes
-//! out: answers, and [`Flight`]s: packed blocks on their way to the store. The cache never waits and
+//! out: answers, and [`BlockWrite`]s: packed blocks on their way to the store. The cache never waits and
 //! does no IO; a lock is held for the work of one or a few users and never across an await.
 //!
 //! What it guarantees:
@@ -14,7 +14,7 @@
 //!
 //! ```text
 //!          change                  begin_flushes                 written
-//! Clean ───────────▶ Dirty ──────────────────────▶ Flying ─────────────────▶ Clean
+//! Clean ───────────▶ Dirty ──────────────────────▶ InFlight ───────────────▶ Clean
 //!                      ▲                              │  │ written, changed meanwhile
 //!                      └──────────── failed ──────────┘──┘
 //! ```
@@ -27,27 +27,26 @@
 //! Which slots are served, and at which epoch, is in `slots`; blocks of whole slots go and come
 //! through `handoff`.
 //!
-//! What a state takes, all in, as the resident set of a process with 20 million states grew
-//! (`cargo run --release --example cache_memory`; users have between 1 and twice the mean; a state is
+//! What a state takes, all in, as the resident set of a process with 20 million states grew (`cargo bench --package
+//! readstates-bench --bench cache -- --only ours` fills and measures one; users have between 1 and twice the mean; a state is
 //! 24 bytes, a block has 24 more, the prefix in the slab 12, the record 8 to 11):
 //!
 //! - just filled: 26.5 bytes with 20 states per user, 33.6 with 5;
 //! - with 20, after half a million blocks had become longer and a quarter of the users dirty: 31.1;
 //! - with 20, after a third of the users had been replaced by others: 30.8.
 //!
-//! On a machine of two processors that others used as well, where one read at a random place of
-//! memory takes 430 ns by itself, half of the updates of users who were dirty took less than 1.2 µs,
-//! half of the reads of all states of a user less than 1.4 µs, and half of the updates of any user
-//! less than 2.8 µs; with 20 states per user no insertion took the processor for more than 0.6 ms while
-//! the tables grew.
+//! The last two were measured once. So was that no insertion took the processor for more than 0.6 ms while the tables grew,
+//! with 20 states per user. On a machine of two processors that others used as well, where one read at a random place of
+//! memory takes 430 ns by itself, half of the updates of users who were dirty took less than 1.2 µs, half of the reads of all
+//! states of a user less than 1.4 µs, and half of the updates of any user less than 2.8 µs.
 
 mod accounts;
 mod dirty;
 mod evict;
 mod exported;
-mod flights;
 mod flushing;
 mod handoff;
+mod in_flight;
 mod landed;
 mod lock;
 mod many;
@@ -74,16 +73,16 @@ pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
 pub use evict::Shrink;
 pub use exported::Exported;
-pub use flights::{Room, Turn};
 pub use flushing::{FlushMode, Flushing};
 pub use handoff::PARTS;
+pub use in_flight::{Room, Turn};
 pub use landed::Landed;
 use lock::Lock;
 use readstates_ring::Stamp;
 pub use single::{Made, OfUser, Operations, Single, StateSeen, WithState};
 pub use slots::{SlotSet, Term};
 use stripe::Stripe;
-use table::{Hash, STRIPES, Spot};
+use table::{Bucket, Hash, STRIPES};
 
 use crate::{
     block::{BlockRef, Operation, Outcome, TooManyReadStates, VERSION_GAP},
@@ -167,7 +166,7 @@ pub struct Totals {
 
 /// A packed block on its way to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flight {
+pub struct BlockWrite {
     pub user: u64,
     pub bytes: Vec<u8>,
     /// The stamp to write it with.
@@ -255,9 +254,9 @@ impl Cache {
     pub fn read<T>(&self, user: u64, view: impl FnOnce(BlockRef<'_>) -> T) -> Option<T> {
         let hash = Hash::of(user);
         let mut stripe = self.stripes[hash.stripe()].lock();
-        let spot = stripe.find(user, hash)?;
-        stripe.touch(spot, Touch::Online);
-        Some(view(stripe.block(spot)))
+        let bucket = stripe.find(user, hash)?;
+        stripe.touch(bucket, Touch::Online);
+        Some(view(stripe.block(bucket)))
     }
 
     /// Applies operations, all or none, to a cached user, and shows the result to `view`; `None` when
@@ -283,11 +282,11 @@ impl Cache {
     ) -> Option<T> {
         let hash = Hash::of(user);
         let mut stripe = self.stripes[hash.stripe()].lock();
-        let spot = stripe.find(user, hash)?;
+        let bucket = stripe.find(user, hash)?;
         Some(work(&mut Landed {
             stripe: &mut stripe,
             hash,
-            spot,
+            bucket,
             now,
             shared: &self.shared,
         }))
@@ -322,7 +321,7 @@ impl Cache {
         user: u64,
         term: Term,
         now: Instant,
-        put: impl FnOnce(&mut Stripe, Hash) -> Option<Spot>,
+        put: impl FnOnce(&mut Stripe, Hash) -> Option<Bucket>,
         first: impl FnOnce(&mut Landed<'_>) -> T,
     ) -> Option<T> {
         let hash = Hash::of(user);
@@ -330,14 +329,14 @@ impl Cache {
         if self.shared.slots.term(hash) != Some(term) {
             return None;
         }
-        let spot = match stripe.find(user, hash) {
-            Some(spot) => spot,
+        let bucket = match stripe.find(user, hash) {
+            Some(bucket) => bucket,
             None => put(&mut stripe, hash)?,
         };
         Some(first(&mut Landed {
             stripe: &mut stripe,
             hash,
-            spot,
+            bucket,
             now,
             shared: &self.shared,
         }))
@@ -416,9 +415,9 @@ impl Cache {
     }
 }
 
-/// Bytes of the blocks of flights.
-pub(crate) fn bytes_of(flights: &[Flight]) -> usize {
-    flights.iter().map(|flight| flight.bytes.len()).sum()
+/// Bytes of the blocks of these writes.
+pub(crate) fn bytes_of(writes: &[BlockWrite]) -> usize {
+    writes.iter().map(|write| write.bytes.len()).sum()
 }
 
 /// The shortest that [`jittered`] makes of an interval.

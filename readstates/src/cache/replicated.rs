@@ -13,7 +13,7 @@ use super::{
     landed::Landed,
     slots::Term,
     stripe::Stripe,
-    table::{Hash, STRIPES, Spot, Stage},
+    table::{Bucket, Hash, STRIPES, Stage},
 };
 use crate::{
     block::BlockRef,
@@ -32,22 +32,22 @@ impl Cache {
     /// The same users with their versions and packed blocks.
     pub(crate) fn dirty_of(&self, slots: &SlotSet) -> Vec<(u64, u64, Vec<u8>)> {
         let mut dirty = Vec::new();
-        self.each_dirty(slots, |stripe, user, spot| {
-            let (version, packed) = stripe.packed(spot, &self.shared);
+        self.each_dirty(slots, |stripe, user, bucket| {
+            let (version, packed) = stripe.packed(bucket, &self.shared);
             dirty.push((user, version, packed));
         });
         dirty
     }
 
-    fn each_dirty(&self, slots: &SlotSet, mut does: impl FnMut(&Stripe, u64, Spot)) {
+    fn each_dirty(&self, slots: &SlotSet, mut does: impl FnMut(&Stripe, u64, Bucket)) {
         for part in 0..PARTS {
             let stripe = self.stripes[part % STRIPES].lock();
-            for spot in stripe.tables.spots(part / STRIPES) {
-                let record = stripe.tables.at(spot);
+            for bucket in stripe.tables.occupied(part / STRIPES) {
+                let record = stripe.tables.at(bucket);
                 let user = stripe.slab.user(record.place());
                 let is_dirty = record.stage() != Stage::Clean;
                 if is_dirty && slots.contains(readstates_ring::Slot::of_user(user)) {
-                    does(&stripe, user, spot);
+                    does(&stripe, user, bucket);
                 }
             }
         }
@@ -58,12 +58,12 @@ impl Cache {
     pub(crate) fn seed(&self, user: u64, most: usize, replicas: &Replicas) -> bool {
         let hash = Hash::of(user);
         let stripe = self.stripes[hash.stripe()].lock();
-        let spot = stripe.find(user, hash);
-        let is_dirty = |spot: &Spot| stripe.tables.at(*spot).stage() != Stage::Clean;
-        let Some(spot) = spot.filter(is_dirty) else {
+        let bucket = stripe.find(user, hash);
+        let is_dirty = |bucket: &Bucket| stripe.tables.at(*bucket).stage() != Stage::Clean;
+        let Some(bucket) = bucket.filter(is_dirty) else {
             return true;
         };
-        let (version, packed) = stripe.packed(spot, &self.shared);
+        let (version, packed) = stripe.packed(bucket, &self.shared);
         let fits = packed.len() <= most;
         if fits {
             replicas.image(user, version, &packed);
@@ -102,27 +102,27 @@ impl Stripe {
         &self,
         changed: &Changed<'_>,
         needs: Needs,
-        spot: Spot,
+        bucket: Bucket,
         replicas: &Replicas,
         shared: &Shared,
     ) {
         if needs == Needs::Image && !mutant::takes(Shortcut::RestampsAlone) {
-            self.image(changed.user, spot, replicas, shared);
+            self.image(changed.user, bucket, replicas, shared);
         } else {
             replicas.changed(changed);
         }
     }
 
-    fn image(&self, user: u64, spot: Spot, replicas: &Replicas, shared: &Shared) {
+    fn image(&self, user: u64, bucket: Bucket, replicas: &Replicas, shared: &Shared) {
         if replicas.is_backed(user) {
-            let (version, packed) = self.packed(spot, shared);
+            let (version, packed) = self.packed(bucket, shared);
             replicas.image(user, version, &packed);
         }
     }
 
     /// A user's version and packed block.
-    fn packed(&self, spot: Spot, shared: &Shared) -> (u64, Vec<u8>) {
-        let block = self.block(spot);
+    fn packed(&self, bucket: Bucket, shared: &Shared) -> (u64, Vec<u8>) {
+        let block = self.block(bucket);
         let packed = codec::encode(block, shared.process.incarnation);
         (block.version(), packed)
     }

@@ -18,7 +18,7 @@ mod place;
 use std::hint::black_box;
 
 use memmap2::MmapMut;
-use place::{MOST_REGIONS, PREFIX, Spot, UNIT, half, put_half, size_of_block, user_at};
+use place::{Location, MOST_REGIONS, PREFIX, UNIT, half, put_half, size_of_block, user_at};
 pub(super) use place::{Place, REGION};
 
 use crate::block::Room;
@@ -165,8 +165,8 @@ impl Slab {
 
     /// Lets a block go.
     pub(super) fn remove(&mut self, place: Place) {
-        match place.spot() {
-            Spot::Region { region, at } => {
+        match place.location() {
+            Location::Region { region, at } => {
                 let size = half(self.regions[region].bytes(), at + 8) * UNIT;
                 self.regions[region].live -= size;
                 self.live_in_regions -= size;
@@ -174,7 +174,7 @@ impl Slab {
                     self.give_back_if_dead(region);
                 }
             }
-            Spot::Large(index) => {
+            Location::Large(index) => {
                 if let Some(large) = self.large[index].take() {
                     self.large_bytes -= large.block.capacity() + LARGE_EXTRA;
                     self.no_large.push(index);
@@ -198,20 +198,20 @@ impl Slab {
 
     /// Whose block it is.
     pub(super) fn user(&self, place: Place) -> u64 {
-        match place.spot() {
-            Spot::Region { region, at } => user_at(self.regions[region].bytes(), at),
-            Spot::Large(index) => self.large[index].as_ref().map_or(0, |large| large.user),
+        match place.location() {
+            Location::Region { region, at } => user_at(self.regions[region].bytes(), at),
+            Location::Large(index) => self.large[index].as_ref().map_or(0, |large| large.user),
         }
     }
 
     pub(super) fn block(&self, place: Place) -> &[u8] {
-        match place.spot() {
-            Spot::Region { region, at } => {
+        match place.location() {
+            Location::Region { region, at } => {
                 let bytes = self.regions[region].bytes();
                 let len = half(bytes, at + 10);
                 &bytes[at + PREFIX..at + PREFIX + len]
             }
-            Spot::Large(index) => self.large[index].as_ref().map_or(&[], |it| &it.block),
+            Location::Large(index) => self.large[index].as_ref().map_or(&[], |it| &it.block),
         }
     }
 
@@ -224,13 +224,13 @@ impl Slab {
     }
 
     fn block_mut(&mut self, place: Place) -> &mut [u8] {
-        match place.spot() {
-            Spot::Region { region, at } => {
+        match place.location() {
+            Location::Region { region, at } => {
                 let bytes = self.regions[region].bytes_mut();
                 let len = half(bytes, at + 10);
                 &mut bytes[at + PREFIX..at + PREFIX + len]
             }
-            Spot::Large(index) => self.large[index]
+            Location::Large(index) => self.large[index]
                 .as_mut()
                 .map_or(&mut [], |large| &mut large.block),
         }
@@ -238,9 +238,9 @@ impl Slab {
 
     /// Gives a block another length; what is new in it is zero. It may move.
     fn resize(&mut self, place: Place, len: usize) -> Place {
-        let stays = match place.spot() {
-            Spot::Region { region, at } => self.resize_in_region(region, at, len),
-            Spot::Large(index) => self.resize_large(index, len),
+        let stays = match place.location() {
+            Location::Region { region, at } => self.resize_in_region(region, at, len),
+            Location::Large(index) => self.resize_large(index, len),
         };
         if stays {
             return place;
@@ -258,10 +258,10 @@ impl Slab {
 
     /// Copies the first bytes of one block over those of another.
     fn copy(&mut self, from: Place, to: Place, len: usize) {
-        match (from.spot(), to.spot()) {
+        match (from.location(), to.location()) {
             (
-                Spot::Region { region, at },
-                Spot::Region {
+                Location::Region { region, at },
+                Location::Region {
                     region: to,
                     at: to_at,
                 },
@@ -271,8 +271,8 @@ impl Slab {
                 bytes.copy_within(from, to_at + PREFIX);
             }
             (
-                Spot::Region { region, at },
-                Spot::Region {
+                Location::Region { region, at },
+                Location::Region {
                     region: to,
                     at: to_at,
                 },
@@ -283,7 +283,7 @@ impl Slab {
                 }
             }
             // A few times in the life of a block that long.
-            (Spot::Large(_), _) | (_, Spot::Large(_)) => {
+            (Location::Large(_), _) | (_, Location::Large(_)) => {
                 let block = self.block(from)[..len].to_vec();
                 self.block_mut(to)[..len].copy_from_slice(&block);
             }
@@ -407,9 +407,9 @@ impl Slab {
     /// What one block takes of [`Slab::live`].
     #[cfg(test)]
     pub(super) fn size(&self, place: Place) -> usize {
-        match place.spot() {
-            Spot::Region { region, at } => half(self.regions[region].bytes(), at + 8) * UNIT,
-            Spot::Large(index) => self.large[index]
+        match place.location() {
+            Location::Region { region, at } => half(self.regions[region].bytes(), at + 8) * UNIT,
+            Location::Large(index) => self.large[index]
                 .as_ref()
                 .map_or(0, |large| large.block.capacity() + LARGE_EXTRA),
         }
@@ -418,13 +418,13 @@ impl Slab {
 
 /// A block in the slab, to be changed in place.
 #[derive(Debug)]
-pub(super) struct Seat<'a> {
+pub(super) struct SlabRoom<'a> {
     pub(super) slab: &'a mut Slab,
     /// Where it is now.
     pub(super) place: Place,
 }
 
-impl Room for Seat<'_> {
+impl Room for SlabRoom<'_> {
     fn bytes(&self) -> &[u8] {
         self.slab.block(self.place)
     }

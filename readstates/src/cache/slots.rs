@@ -69,7 +69,7 @@ pub struct Term(i64);
 
 /// One slot.
 #[derive(Debug)]
-struct State {
+struct SlotState {
     /// The lowest stamp of the epoch, or [`CLOSED`].
     base: AtomicI64,
     /// The next stamp.
@@ -88,7 +88,7 @@ struct State {
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    all: Box<[State]>,
+    all: Box<[SlotState]>,
     /// Whether others may own slots of the same ring: then a stamp above the epoch is a ring that went
     /// back, and not only a clock.
     shared_ring: AtomicBool,
@@ -96,7 +96,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn served_since(started_micros: i64) -> Self {
-        let state = |_| State {
+        let state = |_| SlotState {
             base: AtomicI64::new(started_micros),
             next: AtomicI64::new(started_micros.saturating_add(1)),
             users: AtomicU32::new(0),
@@ -111,11 +111,11 @@ impl Slots {
         }
     }
 
-    fn of(&self, hash: Hash) -> &State {
+    fn of(&self, hash: Hash) -> &SlotState {
         &self.all[hash.slot()]
     }
 
-    fn at(&self, slot: Slot) -> &State {
+    fn at(&self, slot: Slot) -> &SlotState {
         &self.all[usize::from(slot.number())]
     }
 

@@ -17,8 +17,8 @@ use super::{
     accounts::{Booked, Shared, move_by, tail},
     dirty::DirtySet,
     outcomes::Outcomes,
-    slab::{Place, Seat, Slab},
-    table::{Hash, MOST_HEAT, Record, Spot, Stage, Tables},
+    slab::{Place, Slab, SlabRoom},
+    table::{Bucket, Hash, MOST_HEAT, Record, Stage, Tables},
 };
 use crate::{
     block::{self, BlockRef, EMPTY, MAX_READ_STATES, Operation, Outcome, Room, TooManyReadStates},
@@ -63,17 +63,17 @@ pub(super) struct Stripe {
 }
 
 impl Stripe {
-    pub(super) fn find(&self, user: u64, hash: Hash) -> Option<Spot> {
+    pub(super) fn find(&self, user: u64, hash: Hash) -> Option<Bucket> {
         self.tables
             .find(hash, |place| self.slab.user(place) == user)
     }
 
-    pub(super) fn block(&self, spot: Spot) -> BlockRef<'_> {
-        BlockRef::trusted(self.slab.block(self.tables.at(spot).place()))
+    pub(super) fn block(&self, bucket: Bucket) -> BlockRef<'_> {
+        BlockRef::trusted(self.slab.block(self.tables.at(bucket).place()))
     }
 
-    pub(super) fn touch(&mut self, spot: Spot, touch: Touch) {
-        let record = self.tables.at_mut(spot);
+    pub(super) fn touch(&mut self, bucket: Bucket, touch: Touch) {
+        let record = self.tables.at_mut(bucket);
         let heat = match touch {
             Touch::Online => (record.heat() + 1).min(MOST_HEAT),
             Touch::Mention => record.heat().max(1),
@@ -88,7 +88,7 @@ impl Stripe {
         hash: Hash,
         loaded: Option<(Decoded<'_>, Stamp)>,
         shared: &Shared,
-    ) -> Spot {
+    ) -> Bucket {
         let block = loaded.as_ref().map(|(decoded, _)| decoded.block.bytes());
         let stored = loaded.as_ref().map(|&(Decoded { writer, .. }, stamp)| {
             let is_own = writer == shared.process.incarnation;
@@ -99,33 +99,33 @@ impl Stripe {
         let appended = self.slab.appended();
         let mut place = self.slab.put(user, block.unwrap_or(&EMPTY));
         if base == Base::Foreign {
-            let mut seat = self.seat(place);
-            block::take_over(&mut seat);
-            place = seat.place;
+            let mut room = self.room(place);
+            block::take_over(&mut room);
+            place = room.place;
         }
-        let spot = self.tables.insert(hash, place);
+        let bucket = self.tables.insert(hash, place);
         shared.slots.came(hash);
         if let Some((_, stamp)) = loaded {
             self.remember(user, stamp, shared);
         }
-        let block = self.block(spot);
+        let block = self.block(bucket);
         let tail = tail(block);
         shared.book(None, Some(Booked::new(block, false)));
         self.tails += tail;
         self.tidy_since(appended);
         self.publish(shared);
-        spot
+        bucket
     }
 
     /// Lets a clean user go; returns its states.
-    pub(super) fn remove(&mut self, spot: Spot, shared: &Shared) -> u64 {
-        let place = self.tables.at(spot).place();
+    pub(super) fn remove(&mut self, bucket: Bucket, shared: &Shared) -> u64 {
+        let place = self.tables.at(bucket).place();
         let user = self.slab.user(place);
-        let block = self.block(spot);
+        let block = self.block(bucket);
         let (booked, tail) = (Booked::new(block, false), tail(block));
         shared.book(Some(booked), None);
         shared.evictions.fetch_add(1, Ordering::Relaxed);
-        self.leave(user, spot, place, tail, shared);
+        self.leave(user, bucket, place, tail, shared);
         booked.states()
     }
 
@@ -133,13 +133,13 @@ impl Stripe {
     pub(super) fn leave(
         &mut self,
         user: u64,
-        spot: Spot,
+        bucket: Bucket,
         place: Place,
         tail: usize,
         shared: &Shared,
     ) {
         self.tails -= tail;
-        self.tables.remove(spot);
+        self.tables.remove(bucket);
         self.slab.remove(place);
         shared.slots.went(Hash::of(user));
         if !self.ahead.is_empty() {
@@ -151,23 +151,23 @@ impl Stripe {
     pub(super) fn apply(
         &mut self,
         hash: Hash,
-        spot: Spot,
+        bucket: Bucket,
         operations: &[Operation],
         now: Instant,
         shared: &Shared,
     ) -> Result<Outcomes, Refused> {
         let user = hash.user();
         let first_version = shared.slots.first_version(hash).ok_or(Refused::NotHere)?;
-        let record = self.tables.at(spot);
+        let record = self.tables.at(bucket);
         self.slab.warm(record.place());
-        let block = self.block(spot);
+        let block = self.block(bucket);
         admit(user, block, record.stage(), operations, shared)?;
         let written_version = block.next_version(first_version) - 1;
-        let hurry = match self.distance(user, record, operations.len() as u64) {
+        let bring_forward = match self.distance(user, record, operations.len() as u64) {
             Distance::Near => false,
             Distance::Far => true,
             Distance::TooFar => {
-                self.hurry(user, shared.moment(now));
+                self.bring_forward(user, shared.moment(now));
                 return Err(Refused::UserTooBusy);
             }
         };
@@ -183,8 +183,8 @@ impl Stripe {
         if needs == Needs::Nothing {
             return Ok(outcomes);
         }
-        self.tables.at_mut(spot).put_place(place);
-        let block = self.block(spot);
+        self.tables.at_mut(bucket).put_place(place);
+        let block = self.block(bucket);
         shared.book(Some(before), Some(Booked::new(block, true)));
         let version = block.version();
         self.tails = self.tails + tail(block) - tail_before;
@@ -206,12 +206,12 @@ impl Stripe {
                 first_version,
                 operations,
             };
-            self.replicate(&changed, needs, spot, replicas, shared);
+            self.replicate(&changed, needs, bucket, replicas, shared);
         }
-        self.note(user, spot, written_version, now, shared);
+        self.note(user, bucket, written_version, now, shared);
         self.note_for_sender(user, hash, shared);
-        if hurry {
-            self.hurry(user, shared.moment(now));
+        if bring_forward {
+            self.bring_forward(user, shared.moment(now));
         }
         self.tidy_since(appended);
         self.publish(shared);
@@ -226,22 +226,22 @@ impl Stripe {
         first_version: u64,
     ) -> Result<(Outcomes, Place, Needs), Refused> {
         let mut outcomes = Outcomes::of(operations.len());
-        let mut seat = self.seat(place);
-        let before = BlockRef::trusted(seat.bytes());
+        let mut room = self.room(place);
+        let before = BlockRef::trusted(room.bytes());
         let (base, version) = (before.base(), before.version());
         // `admit` has seen that there is room for all of them.
         let tell = |outcome| outcomes.push(outcome);
-        block::apply_all(&mut seat, operations, first_version, tell)?;
+        block::apply_all(&mut room, operations, first_version, tell)?;
         let applied = outcomes.as_slice().contains(&Outcome::Applied);
         let needs = fence::needs(base, version, applied);
         if needs == Needs::Image && !applied {
-            block::renew(&mut seat, first_version);
+            block::renew(&mut room, first_version);
         }
-        Ok((outcomes, seat.place, needs))
+        Ok((outcomes, room.place, needs))
     }
 
-    pub(super) fn seat(&mut self, place: Place) -> Seat<'_> {
-        Seat {
+    pub(super) fn room(&mut self, place: Place) -> SlabRoom<'_> {
+        SlabRoom {
             slab: &mut self.slab,
             place,
         }
@@ -270,16 +270,16 @@ impl Stripe {
     }
 
     /// Notes that a user has changed.
-    fn note(&mut self, user: u64, spot: Spot, version: u64, now: Instant, shared: &Shared) {
+    fn note(&mut self, user: u64, bucket: Bucket, version: u64, now: Instant, shared: &Shared) {
         let now = shared.moment(now);
-        let record = self.tables.at_mut(spot);
+        let record = self.tables.at_mut(bucket);
         match record.stage() {
             Stage::Noted => return,
             Stage::Clean => {
                 let due = now.after(shared.delay(user));
                 self.dirty.became_dirty(user, now, due, version);
             }
-            Stage::Flying => self.dirty.changed_in_flight(user, now),
+            Stage::InFlight => self.dirty.changed_in_flight(user, now),
         }
         record.put_stage(Stage::Noted);
     }
@@ -328,9 +328,9 @@ impl Stripe {
                 moved += size;
                 // A block that no record points to is dead.
                 let holds = |candidate| candidate == place;
-                if let Some(spot) = self.tables.find(Hash::of(user), holds) {
+                if let Some(bucket) = self.tables.find(Hash::of(user), holds) {
                     let place = self.slab.move_out(place);
-                    self.tables.at_mut(spot).put_place(place);
+                    self.tables.at_mut(bucket).put_place(place);
                 }
             }
             if none {

@@ -83,7 +83,7 @@ pub(super) enum Stage {
     /// Dirty, and another change need not be noted.
     Noted,
     /// A write is under way that has everything: the next change has to be noted.
-    Flying,
+    InFlight,
 }
 
 /// One user.
@@ -131,7 +131,7 @@ impl Record {
         match (self.0 >> STAGE_AT) & 3 {
             0 => Stage::Clean,
             1 => Stage::Noted,
-            _ => Stage::Flying,
+            _ => Stage::InFlight,
         }
     }
 
@@ -139,7 +139,7 @@ impl Record {
         let bits: u64 = match stage {
             Stage::Clean => 0,
             Stage::Noted => 1,
-            Stage::Flying => 2,
+            Stage::InFlight => 2,
         };
         self.0 = self.0 & !(3 << STAGE_AT) | bits << STAGE_AT;
     }
@@ -147,9 +147,9 @@ impl Record {
 
 /// Where a record is, until the next insertion or removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct Bucket {
     table: usize,
-    bucket: usize,
+    index: usize,
 }
 
 /// The tables of a stripe.
@@ -158,7 +158,7 @@ pub(super) struct Tables {
     tables: Box<[Table]>,
     buckets: usize,
     /// What the clock hand looks at next.
-    hand: Spot,
+    hand: Bucket,
 }
 
 impl Default for Tables {
@@ -166,28 +166,25 @@ impl Default for Tables {
         Self {
             tables: (0..TABLES).map(|_| Table::default()).collect(),
             buckets: 0,
-            hand: Spot {
-                table: 0,
-                bucket: 0,
-            },
+            hand: Bucket { table: 0, index: 0 },
         }
     }
 }
 
 impl Tables {
     /// The record with this hash whose place `is` right.
-    pub(super) fn find(&self, hash: Hash, is: impl Fn(Place) -> bool) -> Option<Spot> {
+    pub(super) fn find(&self, hash: Hash, is: impl Fn(Place) -> bool) -> Option<Bucket> {
         let table = hash.table();
-        let bucket = self.tables[table].find(hash.tag(), is)?;
-        Some(Spot { table, bucket })
+        let index = self.tables[table].find(hash.tag(), is)?;
+        Some(Bucket { table, index })
     }
 
-    pub(super) fn at(&self, spot: Spot) -> Record {
-        self.tables[spot.table].records[spot.bucket]
+    pub(super) fn at(&self, bucket: Bucket) -> Record {
+        self.tables[bucket.table].records[bucket.index]
     }
 
-    pub(super) fn at_mut(&mut self, spot: Spot) -> &mut Record {
-        &mut self.tables[spot.table].records[spot.bucket]
+    pub(super) fn at_mut(&mut self, bucket: Bucket) -> &mut Record {
+        &mut self.tables[bucket.table].records[bucket.index]
     }
 
     /// The bucket a search for this hash begins with: to bring it into the processor's cache.
@@ -198,46 +195,46 @@ impl Tables {
     }
 
     /// Takes in a user who is not here.
-    pub(super) fn insert(&mut self, hash: Hash, place: Place) -> Spot {
+    pub(super) fn insert(&mut self, hash: Hash, place: Place) -> Bucket {
         let table = hash.table();
         let before = self.tables[table].records.len();
-        let bucket = self.tables[table].insert(Record::new(hash, place));
+        let index = self.tables[table].insert(Record::new(hash, place));
         self.buckets += self.tables[table].records.len() - before;
-        Spot { table, bucket }
+        Bucket { table, index }
     }
 
-    pub(super) fn remove(&mut self, spot: Spot) {
-        let table = &mut self.tables[spot.table];
+    pub(super) fn remove(&mut self, bucket: Bucket) {
+        let table = &mut self.tables[bucket.table];
         let before = table.records.len();
-        table.remove(spot.bucket);
+        table.remove(bucket.index);
         self.buckets -= before - table.records.len();
     }
 
     /// The occupied buckets of one of the tables.
-    pub(super) fn spots(&self, table: usize) -> impl Iterator<Item = Spot> + '_ {
+    pub(super) fn occupied(&self, table: usize) -> impl Iterator<Item = Bucket> + '_ {
         let records = self.tables[table].records.iter().enumerate();
         records
             .filter(|(_, record)| !record.is_empty())
-            .map(move |(bucket, _)| Spot { table, bucket })
+            .map(move |(index, _)| Bucket { table, index })
     }
 
     /// The bucket under the clock hand; `None` when it is empty.
-    pub(super) fn under_hand(&mut self) -> Option<Spot> {
+    pub(super) fn under_hand(&mut self) -> Option<Bucket> {
         // A table may have become smaller.
         let table = &self.tables[self.hand.table];
-        if self.hand.bucket >= table.records.len() {
-            self.hand = Spot {
+        if self.hand.index >= table.records.len() {
+            self.hand = Bucket {
                 table: (self.hand.table + 1) % TABLES,
-                bucket: 0,
+                index: 0,
             };
         }
-        let record = self.tables[self.hand.table].records.get(self.hand.bucket)?;
+        let record = self.tables[self.hand.table].records.get(self.hand.index)?;
         (!record.is_empty()).then_some(self.hand)
     }
 
     /// Moves the clock hand on.
     pub(super) fn advance(&mut self) {
-        self.hand.bucket += 1;
+        self.hand.index += 1;
     }
 
     #[cfg(test)]

@@ -92,14 +92,14 @@ fn dirty_users_are_never_evicted_but_are_asked_to_be_written() {
     }
     assert!(cache.make_room(None, now), "a user was brought forward");
     assert_eq!(cache.totals().users, 20);
-    let flights = cache.begin_flushes(now, 100);
-    assert!(!flights.is_empty(), "before their interval is over");
-    for flight in &flights {
-        cache.written(flight, now);
+    let writes = cache.begin_flushes(now, 100);
+    assert!(!writes.is_empty(), "before their interval is over");
+    for write in &writes {
+        cache.written(write, now);
     }
     cache.make_room(None, now);
     let left = cache.totals().users as usize;
-    assert_eq!(left, 10.max(20 - flights.len()));
+    assert_eq!(left, 10.max(20 - writes.len()));
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn a_user_is_written_once_however_often_it_changes_within_the_interval() {
     }
     assert_eq!(cache.begin_flushes(start + INTERVAL / 2, 10), []);
     let later = start + INTERVAL + INTERVAL / 8;
-    let flights = cache.begin_flushes(later, 10);
-    assert_eq!(flights.len(), 1);
-    let decoded = codec::decode(&flights[0].bytes).unwrap();
+    let writes = cache.begin_flushes(later, 10);
+    assert_eq!(writes.len(), 1);
+    let decoded = codec::decode(&writes[0].bytes).unwrap();
     assert_eq!(decoded.block.state(1).unwrap().last_message, 100);
     assert_eq!(decoded.writer, PROCESS.incarnation);
-    cache.written(&flights[0], later);
+    cache.written(&writes[0], later);
     assert_eq!(cache.dirty_users(), 0);
     assert_eq!(cache.begin_flushes(later + INTERVAL * 2, 10), []);
 }
@@ -133,7 +133,7 @@ fn a_change_during_a_write_makes_the_user_dirty_again() {
     cache.insert(1, None);
     change(&cache, 1, ack(1, 1), start).unwrap();
     let due = start + INTERVAL * 2;
-    let flights = cache.begin_flushes(due, 10);
+    let writes = cache.begin_flushes(due, 10);
     let meanwhile = due + Duration::from_secs(1);
     change(&cache, 1, ack(1, 2), meanwhile).unwrap();
     assert_eq!(
@@ -141,11 +141,11 @@ fn a_change_during_a_write_makes_the_user_dirty_again() {
         [],
         "one write at a time"
     );
-    cache.written(&flights[0], meanwhile);
+    cache.written(&writes[0], meanwhile);
     assert_eq!(cache.dirty_users(), 1);
     assert_eq!(cache.totals().oldest_dirty, Some(meanwhile));
     let second = cache.begin_flushes(meanwhile + INTERVAL * 2, 10);
-    assert!(second[0].stamp > flights[0].stamp);
+    assert!(second[0].stamp > writes[0].stamp);
     cache.written(&second[0], meanwhile + INTERVAL * 2);
     assert_eq!(
         (cache.dirty_users(), cache.totals().oldest_dirty),
@@ -161,16 +161,16 @@ fn a_failed_write_keeps_the_user_dirty_and_its_age_and_is_tried_again_above_its_
     let mut now = start + INTERVAL * 2;
     let mut last = Stamp::from_database(0);
     for _ in 0..20 {
-        let flights = cache.begin_flushes(now, 10);
-        assert!(flights[0].stamp > last);
-        last = flights[0].stamp;
-        cache.failed(&flights[0], now);
+        let writes = cache.begin_flushes(now, 10);
+        assert!(writes[0].stamp > last);
+        last = writes[0].stamp;
+        cache.failed(&writes[0], now);
         assert_eq!(cache.begin_flushes(now, 10), [], "not at once");
         assert_eq!(cache.totals().oldest_dirty, Some(start));
         now += LONGEST_WAIT;
     }
-    let flights = cache.begin_flushes(now, 10);
-    cache.written(&flights[0], now);
+    let writes = cache.begin_flushes(now, 10);
+    cache.written(&writes[0], now);
     assert_eq!(cache.dirty_users(), 0);
 }
 
@@ -204,9 +204,9 @@ fn unwritten_states_are_bounded_and_then_new_changes_are_refused() {
     );
     assert_eq!(cache.read(bound + 1, |block| block.version()), Some(0));
     assert!(cache.under_pressure());
-    let flights = cache.begin_flushes(now, 10);
-    assert_eq!(flights.len(), 10, "pressure writes before the time");
-    flights.iter().for_each(|flight| cache.written(flight, now));
+    let writes = cache.begin_flushes(now, 10);
+    assert_eq!(writes.len(), 10, "pressure writes before the time");
+    writes.iter().for_each(|write| cache.written(write, now));
     assert_eq!(change(&cache, bound + 1, ack(1, 1), now), Ok(()));
 }
 
@@ -222,9 +222,9 @@ fn a_user_who_runs_too_far_ahead_of_the_store_is_written_and_then_held_back() {
     for _ in 0..=VERSION_GAP / 2 {
         next().unwrap();
     }
-    let flights = cache.begin_flushes(now, 1);
-    assert_eq!(flights.len(), 1, "long before its time");
-    cache.failed(&flights[0], now);
+    let writes = cache.begin_flushes(now, 1);
+    assert_eq!(writes.len(), 1, "long before its time");
+    cache.failed(&writes[0], now);
     while next().is_ok() {}
     assert_eq!(next(), Err(Refused::UserTooBusy));
     assert_eq!(next(), Err(Refused::UserTooBusy), "until it is written");
@@ -291,8 +291,8 @@ fn deleting_frees_capacity_and_the_accounts_come_out_even() {
     change(&cache, 1, Operation::DeleteUser, now).unwrap();
     assert_eq!((cache.totals().states, cache.totals().dirty_states), (1, 1));
     let later = now + INTERVAL * 2;
-    let flights = cache.begin_flushes(later, 1);
-    cache.written(&flights[0], later);
+    let writes = cache.begin_flushes(later, 1);
+    cache.written(&writes[0], later);
     cache.set_capacity(0);
     cache.make_room(None, later);
     let Totals {
@@ -377,8 +377,8 @@ fn memory_is_bounded_when_states_have_long_tails() {
         let mentions: Vec<_> = (0..60).map(|number| mention(1 + number % 5)).collect();
         let changed = cache.change(user, &mentions, Touch::Mention, now, |_, _| ());
         if changed == Some(Err(Refused::TooManyUnwritten)) {
-            for flight in cache.begin_flushes(now, usize::MAX) {
-                cache.written(&flight, now);
+            for write in cache.begin_flushes(now, usize::MAX) {
+                cache.written(&write, now);
             }
         }
         cache.make_room(Some(user), now);
@@ -431,8 +431,8 @@ fn a_user_with_as_many_channels_as_can_be_fits_and_goes() {
     for some in channels.chunks(1000) {
         let done = cache.change(1, some, Touch::Online, now, |_, _| ());
         if done == Some(Err(Refused::TooManyUnwritten)) {
-            for flight in cache.begin_flushes(now, 1) {
-                cache.written(&flight, now);
+            for write in cache.begin_flushes(now, 1) {
+                cache.written(&write, now);
             }
             let again = cache.change(1, some, Touch::Online, now, |_, _| ());
             assert_eq!(again, Some(Ok(())));

@@ -5,15 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Cache, Flight, Progress, Room, table::STRIPES};
+use super::{BlockWrite, Cache, Progress, Room, table::STRIPES};
 
 /// Users brought forward under one hold of a lock: some tens of microseconds.
-const HURRIED_AT_ONCE: usize = 256;
+const BROUGHT_FORWARD_AT_ONCE: usize = 256;
 
 impl Cache {
     /// Takes up to `most` users whose time to be written has come; under pressure those whose time
     /// comes next. Each is in flight until [`Cache::written`] or [`Cache::failed`].
-    pub fn begin_flushes(&self, now: Instant, most: usize) -> Vec<Flight> {
+    pub fn begin_flushes(&self, now: Instant, most: usize) -> Vec<BlockWrite> {
         self.begin_flushes_in(now, Room::of(most), |_| true)
     }
 
@@ -25,8 +25,8 @@ impl Cache {
         now: Instant,
         mut room: Room,
         mut admits: impl FnMut(u64) -> bool,
-    ) -> Vec<Flight> {
-        let mut flights = Vec::new();
+    ) -> Vec<BlockWrite> {
+        let mut writes = Vec::new();
         let start = self.next_to_flush.fetch_add(1, Ordering::Relaxed) % STRIPES;
         for offset in 0..STRIPES {
             if room.all == 0 || room.bytes == 0 {
@@ -45,44 +45,44 @@ impl Cache {
                 &mut room,
                 &self.shared,
                 &mut admits,
-                &mut flights,
+                &mut writes,
             );
         }
-        flights
+        writes
     }
 
-    /// The store has written a flight.
-    pub fn written(&self, flight: &Flight, now: Instant) {
-        self.stripe(flight.user)
+    /// The store has written this.
+    pub fn written(&self, write: &BlockWrite, now: Instant) {
+        self.stripe(write.user)
             .lock()
-            .written(flight, now, &self.shared);
+            .written(write, now, &self.shared);
     }
 
-    /// The store has not written a flight, or it is not known.
-    pub fn failed(&self, flight: &Flight, now: Instant) {
-        self.stripe(flight.user)
+    /// The store has not written this, or it is not known.
+    pub fn failed(&self, write: &BlockWrite, now: Instant) {
+        self.stripe(write.user)
             .lock()
-            .failed(flight, now, &self.shared);
+            .failed(write, now, &self.shared);
     }
 
     /// Asks that a user be written as soon as can be.
-    pub fn hurry(&self, user: u64, now: Instant) {
+    pub fn bring_forward(&self, user: u64, now: Instant) {
         let now = self.shared.moment(now);
-        self.stripe(user).lock().hurry(user, now);
+        self.stripe(user).lock().bring_forward(user, now);
     }
 
     /// Asks that everything that is dirty be written as soon as can be; returns each dirty user of a
     /// slot that is served, and the version it has.
-    pub fn hurry_all(&self, now: Instant) -> Vec<(u64, u64)> {
+    pub fn bring_all_forward(&self, now: Instant) -> Vec<(u64, u64)> {
         let now = self.shared.moment(now);
-        let mut hurried = Vec::new();
+        let mut brought_forward = Vec::new();
         for stripe in &self.stripes {
             let users = stripe.lock().dirty.users();
-            for some in users.chunks(HURRIED_AT_ONCE) {
-                hurried.extend(stripe.lock().hurry_these(some, now, &self.shared));
+            for some in users.chunks(BROUGHT_FORWARD_AT_ONCE) {
+                brought_forward.extend(stripe.lock().bring_these_forward(some, now, &self.shared));
             }
         }
-        hurried
+        brought_forward
     }
 
     /// Whether a user has changes that are not written.

@@ -20,7 +20,7 @@ const DEFAULT_LOG: &str = "info,scylla=warn,scylla::cluster=off";
 
 /// Stores what every user has read in every channel.
 #[derive(Debug, Parser)]
-#[command(name = "readstates", version, max_term_width = 100)]
+#[command(name = "readstates", version)]
 pub struct Cli {
     /// Log level, or levels by module such as info,readstates=debug. Human-readable on a terminal, JSON otherwise.
     #[arg(
@@ -140,31 +140,6 @@ pub struct ServeArgs {
     )]
     pub capacity_states: u64,
 
-    /// Callers and TLS of the API.
-    #[command(flatten)]
-    pub callers: CallerArgs,
-
-    /// Where the ring is stored, and this member's identity in it.
-    #[command(flatten)]
-    pub ring: RingArgs,
-
-    /// How to log in to a CQL database.
-    #[command(flatten)]
-    pub cql: CqlArgs,
-
-    /// A second CQL database while the table moves to it: both are written, and of what is read in both the newer
-    /// counts. Copy the rest with `readstates migrate`.
-    #[arg(
-        long,
-        env = "READSTATES_MOVING_TO",
-        value_name = "cql://HOST[,HOST...][:PORT]/KEYSPACE"
-    )]
-    pub moving_to: Option<StoreConfig>,
-
-    /// How to log in to the database of --moving-to.
-    #[command(flatten)]
-    pub to_cql: ToCqlArgs,
-
     /// Time limit for a stop (SIGTERM, SIGINT) to hand on all slots and write all dirty users. After that, the process
     /// exits with status 1 and logs how many users were not written.
     #[arg(
@@ -179,6 +154,31 @@ pub struct ServeArgs {
     /// Number of threads that serve clients. Absent: one per core that this process may use.
     #[arg(long, env = "READSTATES_WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
+
+    /// Callers and TLS of the API.
+    #[command(flatten)]
+    pub callers: CallerArgs,
+
+    /// Where the ring is stored, and this member's identity in it.
+    #[command(flatten, next_help_heading = "Ring")]
+    pub ring: RingArgs,
+
+    /// How to log in to a CQL database.
+    #[command(flatten, next_help_heading = "Database")]
+    pub cql: CqlArgs,
+
+    /// A second CQL database while the table moves to it: both are written, and of what is read in both the newer
+    /// counts. Copy the rest with `readstates migrate`.
+    #[arg(
+        long,
+        env = "READSTATES_MOVING_TO",
+        value_name = "cql://HOST[,HOST...][:PORT]/KEYSPACE"
+    )]
+    pub moving_to: Option<StoreConfig>,
+
+    /// How to log in to the database of --moving-to.
+    #[command(flatten)]
+    pub to_cql: ToCqlArgs,
 
     /// Limits and timeouts.
     #[command(flatten)]

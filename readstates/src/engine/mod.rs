@@ -249,15 +249,15 @@ impl Engine {
         drop(tokio::task::spawn_blocking(move || {
             let mut shrink = cache.shrink();
             while shrink.step(clock::now()) {}
-            if shrink.hurried() {
+            if shrink.brought_forward() {
                 flusher.wake();
             }
         }));
     }
 
     /// Asks that everything that is dirty be written as soon as can be.
-    pub(crate) fn hurry_all(&self) {
-        self.cache.hurry_all(clock::now());
+    pub(crate) fn bring_all_forward(&self) {
+        self.cache.bring_all_forward(clock::now());
         self.flusher.wake();
     }
 

@@ -150,7 +150,7 @@ pub(super) async fn keep_short(
         journal.written_until(cache.written_until(looked));
         journal.look(looked);
         if journal.is_long() {
-            cache.hurry_all(looked);
+            cache.bring_all_forward(looked);
             flusher.wake();
         }
         // An error means that the sender is gone, which is as good as a stop.

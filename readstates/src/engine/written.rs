@@ -26,9 +26,9 @@ impl Engine {
     /// Asks that what a user has at this version be written as soon as can be; `None` when the user is not served
     /// here any more.
     #[must_use]
-    pub fn hurry(&self, user: u64, version: u64) -> Option<Change> {
+    pub fn bring_forward(&self, user: u64, version: u64) -> Option<Change> {
         let asked = clock::now();
-        self.cache.hurry(user, asked);
+        self.cache.bring_forward(user, asked);
         self.flusher.wake();
         Some(Change {
             user,
@@ -64,7 +64,7 @@ impl Engine {
                 Progress::Waiting => {}
             }
             // A write that was under way may not have had the change.
-            self.cache.hurry(user, clock::now());
+            self.cache.bring_forward(user, clock::now());
             self.flusher.wake();
             sleep(LOOK).await;
         }

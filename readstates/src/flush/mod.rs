@@ -30,7 +30,7 @@ use tokio::{
 use turns::{Backlog, Turns};
 
 use crate::{
-    cache::{self, Cache, Flight, Flushing, Progress, Room, Turn},
+    cache::{self, BlockWrite, Cache, Flushing, Progress, Room, Turn},
     clock,
     health::{Admission, Circuits},
     metrics::Metrics,
@@ -61,7 +61,7 @@ pub struct Flusher {
     random: Random,
     turns: Turns,
     /// Callers who wait for everything to be written.
-    hurried: AtomicUsize,
+    flushing_all: AtomicUsize,
 }
 
 /// The result of a flush of everything.
@@ -113,7 +113,7 @@ impl Flusher {
             wake,
             circuits: Mutex::default(),
             turns: Turns::default(),
-            hurried: AtomicUsize::new(0),
+            flushing_all: AtomicUsize::new(0),
         }
     }
 
@@ -189,23 +189,23 @@ impl Flusher {
         }
         // Taken under a stripe's lock, and mostly free: callers that look for progress hold it briefly.
         let enters = |user| self.circuits.lock().enter(self.store.part(user), now);
-        let flights = self.cache.begin_flushes_in(now, room, enters);
-        let begun = cache::bytes_of(&flights);
-        let mut reached = flights.len() == room.all;
+        let writes = self.cache.begin_flushes_in(now, room, enters);
+        let begun = cache::bytes_of(&writes);
+        let mut reached = writes.len() == room.all;
         if room.all > 0 && reached {
             pace.held_back();
         }
         for (turn, most) in [(Turn::Early, room.early), (Turn::Again, room.again)] {
-            let begun = flights.iter().filter(|flight| flight.turn == turn).count();
+            let begun = writes.iter().filter(|write| write.turn == turn).count();
             reached |= begun > 0 && begun == most;
         }
-        for flight in flights {
-            let part = self.store.part(flight.user);
-            let ticket = places.begin(part, flight.turn, flight.bytes.len(), now);
-            if flight.turn == Turn::Early {
+        for write in writes {
+            let part = self.store.part(write.user);
+            let ticket = places.begin(part, write.turn, write.bytes.len(), now);
+            if write.turn == Turn::Early {
                 self.metrics.early_flushes.increment(1);
             }
-            let write = Arc::clone(self).write(flight, ticket);
+            let write = Arc::clone(self).write(write, ticket);
             work.in_flight.spawn(write);
         }
         // What the bytes limit holds back is looked at again when a write has ended.
@@ -213,7 +213,7 @@ impl Flusher {
     }
 
     fn urgency(&self) -> Urgency {
-        if self.hurried.load(Ordering::Relaxed) > 0 || self.cache.under_pressure() {
+        if self.flushing_all.load(Ordering::Relaxed) > 0 || self.cache.under_pressure() {
             Urgency::Urgent
         } else {
             Urgency::Calm
@@ -261,19 +261,19 @@ impl Flusher {
         }
     }
 
-    /// Writes one flight.
-    async fn write(self: Arc<Self>, mut flight: Flight, ticket: Ticket) -> Written {
+    /// Writes one block.
+    async fn write(self: Arc<Self>, mut write: BlockWrite, ticket: Ticket) -> Written {
         if self.turns.end_before_this() {
             std::thread::yield_now();
         }
         let started = clock::now();
-        let (user, stamp) = (flight.user, flight.stamp);
-        let bytes = std::mem::take(&mut flight.bytes);
+        let (user, stamp) = (write.user, write.stamp);
+        let bytes = std::mem::take(&mut write.bytes);
         let size = bytes.len() as u64;
         // The task may be aborted: then the user is dirty again, and not in flight for ever.
         let mut landing = Landing {
             flusher: &self,
-            flight: &flight,
+            write: &write,
             landed: false,
         };
         let outcome = self.store.save(user, bytes, stamp).await;
@@ -282,7 +282,7 @@ impl Flusher {
         self.metrics.flush_seconds.record(took);
         if outcome.is_ok() {
             landing.landed = true;
-            self.cache.written(&flight, now);
+            self.cache.written(&write, now);
             self.metrics.flushes.increment(1);
             self.metrics.flushed_bytes.increment(size);
             self.metrics.block_bytes.record_bytes(size as usize);
@@ -300,9 +300,9 @@ impl Flusher {
     /// has failed, or none is tried because the database is away.
     pub async fn flush_all(&self) -> Flushed {
         let start = clock::now();
-        let _hurried = Hurried::new(&self.hurried);
+        let _counted = FlushAll::new(&self.flushing_all);
         self.circuits.lock().probe_now(start);
-        let users = self.cache.hurry_all(start);
+        let users = self.cache.bring_all_forward(start);
         let mut flushed = Flushed::default();
         for (user, version) in users {
             if self.ends_well(user, version, start).await {
@@ -327,39 +327,39 @@ impl Flusher {
                 Progress::Waiting => {}
             }
             // A write that was under way may not have had the last changes.
-            self.cache.hurry(user, clock::now());
+            self.cache.bring_forward(user, clock::now());
             self.wake();
             tokio::time::sleep(PROGRESS_TICK).await;
         }
     }
 }
 
-/// A write under way. When dropped, the flight is reported as failed unless it has landed.
+/// A write under way. When dropped, it is reported as failed unless it has landed.
 struct Landing<'a> {
     flusher: &'a Flusher,
-    flight: &'a Flight,
+    write: &'a BlockWrite,
     landed: bool,
 }
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
         if !self.landed {
-            self.flusher.cache.failed(self.flight, clock::now());
+            self.flusher.cache.failed(self.write, clock::now());
         }
     }
 }
 
 /// A caller waits for everything to be written, until this is dropped.
-struct Hurried<'a>(&'a AtomicUsize);
+struct FlushAll<'a>(&'a AtomicUsize);
 
-impl<'a> Hurried<'a> {
+impl<'a> FlushAll<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Hurried<'_> {
+impl Drop for FlushAll<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

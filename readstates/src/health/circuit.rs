@@ -25,12 +25,12 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 /// One way to the database: its loads, or its writes.
 #[derive(Debug)]
 pub struct Circuit {
-    state: State,
+    state: CircuitState,
     last_failure: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CircuitState {
     /// Every request is let through; `failures` since the last success.
     Closed { failures: u32 },
     /// No request is let through before `until`; then one probe.
@@ -53,7 +53,7 @@ pub enum Admission {
 impl Default for Circuit {
     fn default() -> Self {
         Self {
-            state: State::Closed { failures: 0 },
+            state: CircuitState::Closed { failures: 0 },
             last_failure: None,
         }
     }
@@ -64,11 +64,13 @@ impl Circuit {
     #[must_use]
     pub fn admits(&self, now: Instant) -> Admission {
         match self.state {
-            State::Closed { .. } => Admission::All,
-            State::Open { until, .. } | State::Probing { until, .. } if now >= until => {
+            CircuitState::Closed { .. } => Admission::All,
+            CircuitState::Open { until, .. } | CircuitState::Probing { until, .. }
+                if now >= until =>
+            {
                 Admission::One
             }
-            State::Open { .. } | State::Probing { .. } => Admission::None,
+            CircuitState::Open { .. } | CircuitState::Probing { .. } => Admission::None,
         }
     }
 
@@ -76,10 +78,13 @@ impl Circuit {
     pub fn enter(&mut self, now: Instant) -> bool {
         match (self.admits(now), self.state) {
             (Admission::All, _) => true,
-            (Admission::None, _) | (Admission::One, State::Closed { .. }) => false,
-            (Admission::One, State::Open { waited, .. } | State::Probing { waited, .. }) => {
+            (Admission::None, _) | (Admission::One, CircuitState::Closed { .. }) => false,
+            (
+                Admission::One,
+                CircuitState::Open { waited, .. } | CircuitState::Probing { waited, .. },
+            ) => {
                 let until = now + PROBE_PATIENCE;
-                self.state = State::Probing { until, waited };
+                self.state = CircuitState::Probing { until, waited };
                 true
             }
         }
@@ -88,38 +93,40 @@ impl Circuit {
     /// Books the end of a request that was let through; `dice` is from 0 to 1.
     pub fn ended(&mut self, succeeded: bool, now: Instant, dice: f64) {
         if succeeded {
-            self.state = State::Closed { failures: 0 };
+            self.state = CircuitState::Closed { failures: 0 };
             return;
         }
         self.last_failure = Some(now);
         let open = |waited: Duration| {
             let shortened = waited.mul_f64(1.0 - dice.clamp(0.0, 1.0) / 2.0);
             let until = now + shortened;
-            State::Open { until, waited }
+            CircuitState::Open { until, waited }
         };
         self.state = match self.state {
-            State::Closed { failures } if failures + 1 < MOST_FAILURES => State::Closed {
-                failures: failures + 1,
-            },
-            State::Closed { .. } => open(FIRST_WAIT),
-            State::Probing { waited, .. } => open((waited * 2).min(LAST_WAIT)),
+            CircuitState::Closed { failures } if failures + 1 < MOST_FAILURES => {
+                CircuitState::Closed {
+                    failures: failures + 1,
+                }
+            }
+            CircuitState::Closed { .. } => open(FIRST_WAIT),
+            CircuitState::Probing { waited, .. } => open((waited * 2).min(LAST_WAIT)),
             // It was let through before the circuit opened: tells nothing new.
-            State::Open { .. } => self.state,
+            CircuitState::Open { .. } => self.state,
         };
     }
 
     /// Lets a probe through now, for a caller that waits for the database.
     pub fn probe_now(&mut self, now: Instant) {
-        if let State::Open { until, waited } = self.state {
+        if let CircuitState::Open { until, waited } = self.state {
             let until = until.min(now);
-            self.state = State::Open { until, waited };
+            self.state = CircuitState::Open { until, waited };
         }
     }
 
     /// Whether the database is away as far as is known.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed { .. })
+        !matches!(self.state, CircuitState::Closed { .. })
     }
 
     /// Whether the database is away, and was found so at `since` or later.

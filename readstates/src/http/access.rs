@@ -1,4 +1,4 @@
-//! The door of the API port: who calls, whether it may, and whether it has not too much under way already.
+//! Admission at the API port: who calls, whether it may, and whether it has not too much under way already.
 //!
 //! It comes before the body, the limits of the member and any work. On the other ports the connection has proven who
 //! is there.

@@ -211,7 +211,7 @@ pub(super) async fn delete_user(app: &App, asked: &Asked<'_>) -> Answer {
     })?;
     let etag = reply::etag(version);
     response.headers_mut().insert(header::ETAG, etag);
-    if let Some(change) = app.engine.hurry(user, version) {
+    if let Some(change) = app.engine.bring_forward(user, version) {
         response.extensions_mut().insert(change);
     }
     Ok(response)

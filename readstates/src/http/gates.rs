@@ -1,4 +1,4 @@
-//! The limits of a member, in one place: who may come in, and what is refused at the door.
+//! The limits of a member, in one place: what is admitted, and what is refused at once.
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 

@@ -32,7 +32,7 @@ pub(super) struct About {
 
 /// How far it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct ImportState {
     format: u32,
     pub(super) about: About,
     pub(super) position: Option<Position>,
@@ -42,7 +42,7 @@ pub(super) struct State {
     pub(super) done: bool,
 }
 
-impl State {
+impl ImportState {
     pub(super) fn new(about: About) -> Self {
         Self {
             format: FORMAT,
@@ -65,7 +65,7 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// Takes the file, and reads what is in it.
-    pub(super) fn open(file: &Path) -> Result<(Self, Option<State>), ImportError> {
+    pub(super) fn open(file: &Path) -> Result<(Self, Option<ImportState>), ImportError> {
         let failed = |source| ImportError::Checkpoint {
             file: file.to_owned(),
             source,
@@ -92,7 +92,7 @@ impl Checkpoint {
     }
 
     /// Puts this in place of what is there.
-    pub(super) fn save(&self, state: &State) -> Result<(), ImportError> {
+    pub(super) fn save(&self, state: &ImportState) -> Result<(), ImportError> {
         let saved = self.put(state);
         saved.map_err(|source| ImportError::Checkpoint {
             file: self.file.clone(),
@@ -100,7 +100,7 @@ impl Checkpoint {
         })
     }
 
-    fn put(&self, state: &State) -> io::Result<()> {
+    fn put(&self, state: &ImportState) -> io::Result<()> {
         let new = beside(&self.file, "new");
         let mut file = File::create(&new)?;
         serde_json::to_writer_pretty(&mut file, state)?;
@@ -119,8 +119,8 @@ fn beside(file: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-fn read(bytes: &[u8]) -> Result<State, String> {
-    let state: State = serde_json::from_slice(bytes)
+fn read(bytes: &[u8]) -> Result<ImportState, String> {
+    let state: ImportState = serde_json::from_slice(bytes)
         .map_err(|error| format!("it is no checkpoint of an import: {error}"))?;
     match state.format {
         FORMAT => Ok(state),
@@ -130,7 +130,7 @@ fn read(bytes: &[u8]) -> Result<State, String> {
     }
 }
 
-impl State {
+impl ImportState {
     /// Whether it is about this import: `None` if it is, otherwise what differs.
     pub(super) fn differs(&self, from: &str, rows: &str, to: &str) -> Option<String> {
         let About {
@@ -153,8 +153,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn state() -> State {
-        State::new(About {
+    fn state() -> ImportState {
+        ImportState::new(About {
             from: "rows.csv".to_owned(),
             rows: "csv".to_owned(),
             to: "http://chat:7400".to_owned(),
@@ -169,7 +169,7 @@ mod tests {
         let (checkpoint, before) = Checkpoint::open(&path).unwrap();
         assert_eq!(before, None);
         let (bytes, lines) = (7, 2);
-        let saved = State {
+        let saved = ImportState {
             position: Some(Position::File { bytes, lines }),
             ..state()
         };

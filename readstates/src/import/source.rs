@@ -8,7 +8,7 @@ use super::{
     ImportError, Progression,
     buffered::Beginning,
     cassandra::CqlSource,
-    checkpoint::State,
+    checkpoint::ImportState,
     file::FileSource,
     redis::{RedisSource, Values},
 };
@@ -95,7 +95,7 @@ impl Source {
     /// Begins to read windows of so many rows, from where the import was left.
     pub(super) async fn start(
         self,
-        before: Option<&State>,
+        before: Option<&ImportState>,
         most: usize,
     ) -> Result<(mpsc::Receiver<Progression>, Option<Beginning>), ImportError> {
         let position = before.and_then(|before| before.position.as_ref());

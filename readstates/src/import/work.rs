@@ -10,7 +10,7 @@ use tokio::{
 use super::{
     ImportError, Progression,
     bad::BadRows,
-    checkpoint::{About, Checkpoint, State},
+    checkpoint::{About, Checkpoint, ImportState},
     client,
     pace::Pace,
     report::Tally,
@@ -28,7 +28,7 @@ pub(super) struct Work {
     pace: Pace,
     bad_rows: BadRows,
     checkpoint: Option<Checkpoint>,
-    pub(super) state: State,
+    pub(super) state: ImportState,
     /// Bad rows that there may be; `None`: any number for now.
     max_bad_rows: Option<u64>,
     /// Rows that there may be.
@@ -67,7 +67,7 @@ impl Work {
             to,
             beginning,
         };
-        let state = before.unwrap_or_else(|| State::new(about));
+        let state = before.unwrap_or_else(|| ImportState::new(about));
         Ok(Self {
             windows,
             sender,
@@ -94,7 +94,7 @@ impl Work {
     }
 
     /// Ends what is shown of the work; returns how it stands.
-    pub(super) fn finish(self) -> State {
+    pub(super) fn finish(self) -> ImportState {
         self.state
     }
 

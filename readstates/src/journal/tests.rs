@@ -28,13 +28,13 @@ const CAPACITY: u64 = 10_000;
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A cache with a journal on such a disk.
-struct World {
+struct JournalWorld {
     disk: Arc<Disk>,
     journal: Arc<Journal>,
     cache: Cache,
 }
 
-fn world() -> World {
+fn world() -> JournalWorld {
     let disk = Arc::new(Disk::default());
     let medium = Box::new(OnDisk(Arc::clone(&disk)));
     let journal = Journal::begin(medium, 1, PROCESS.incarnation, Counts::default()).unwrap();
@@ -44,7 +44,7 @@ fn world() -> World {
         Flushing::from(NEVER),
         Some(Arc::clone(&journal)),
     );
-    World {
+    JournalWorld {
         disk,
         journal,
         cache,
@@ -67,7 +67,7 @@ fn ack(message: u64) -> Operation {
     }
 }
 
-impl World {
+impl JournalWorld {
     /// Applies one; `false` when it is refused.
     fn change(&self, user: u64, operation: Operation) -> bool {
         if self.cache.read(user, |_| ()).is_none() {
@@ -187,13 +187,13 @@ async fn what_the_store_has_is_not_made_again() {
     for message in 1..=3 {
         world.acknowledged(1, ack(message)).await;
     }
-    let flights = world.cache.begin_flushes(clock::now() + 2 * NEVER, 10);
-    let flight = &flights[0];
+    let writes = world.cache.begin_flushes(clock::now() + 2 * NEVER, 10);
+    let write = &writes[0];
     store
-        .save(1, flight.bytes.clone(), flight.stamp)
+        .save(1, write.bytes.clone(), write.stamp)
         .await
         .unwrap();
-    world.cache.written(flight, clock::now());
+    world.cache.written(write, clock::now());
     world
         .acknowledged(
             1,
@@ -212,7 +212,7 @@ async fn what_the_store_has_is_not_made_again() {
         recovered(folder.path(), &store).await.unwrap();
         let stored = store.load(1).await.unwrap().unwrap();
         assert_eq!(stored.bytes, world.block(1));
-        assert_eq!(stored.stamp, flight.stamp.successor());
+        assert_eq!(stored.stamp, write.stamp.successor());
     }
     world.journal.end(false);
 }
@@ -382,10 +382,10 @@ async fn a_file_that_could_not_be_begun_is_no_gap_once_those_around_it_are_gone(
         world.disk.failing_syncs.store(failing, Ordering::SeqCst);
         world.acknowledged(1, ack(message)).await;
     }
-    for flight in world.cache.begin_flushes(clock::now() + 2 * NEVER, 10) {
-        let bytes = flight.bytes.clone();
-        store.save(1, bytes, flight.stamp).await.unwrap();
-        world.cache.written(&flight, clock::now());
+    for write in world.cache.begin_flushes(clock::now() + 2 * NEVER, 10) {
+        let bytes = write.bytes.clone();
+        store.save(1, bytes, write.stamp).await.unwrap();
+        world.cache.written(&write, clock::now());
     }
     world.journal.written_until(clock::now());
     until(|| world.disk.files.lock().len() == 1).await;
@@ -420,8 +420,8 @@ async fn files_go_once_the_store_has_everything_in_them() {
     world.journal.written_until(oldest);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(world.disk.files.lock().len() >= 3, "they are needed");
-    for flight in world.cache.begin_flushes(clock::now() + 2 * NEVER, 100) {
-        world.cache.written(&flight, clock::now());
+    for write in world.cache.begin_flushes(clock::now() + 2 * NEVER, 100) {
+        world.cache.written(&write, clock::now());
     }
     assert_eq!(world.cache.oldest_dirty(), None);
     world.journal.written_until(clock::now());
@@ -478,7 +478,7 @@ async fn an_answer_that_changed_nothing_on_another_s_block_survives_too() {
 }
 
 /// Another process, with user 1 loaded.
-async fn world_of(store: &MemoryStore) -> World {
+async fn world_of(store: &MemoryStore) -> JournalWorld {
     let disk = Arc::new(Disk::default());
     let medium = Box::new(OnDisk(Arc::clone(&disk)));
     let journal = Journal::begin(medium, 1, 9, Counts::default()).unwrap();
@@ -491,7 +491,7 @@ async fn world_of(store: &MemoryStore) -> World {
     let stored = store.load(1).await.unwrap().unwrap();
     let decoded = codec::decode(&stored.bytes).unwrap();
     cache.insert(1, Some((decoded, stored.stamp)));
-    World {
+    JournalWorld {
         disk,
         journal,
         cache,

@@ -28,17 +28,17 @@ const RECENT: Duration = Duration::from_millis(500);
 /// At most this many stalled loads for each place.
 const STALLED_FACTOR: usize = 3;
 
-/// What waits for one user.
+/// The single-flight load of one user: what waits for it.
 #[derive(Default)]
-pub(super) struct Flight {
-    /// The class whose line it stands in; `None` once it has taken off.
+pub(super) struct SingleFlight {
+    /// The class whose line it stands in; `None` once it is being loaded.
     waits_as: Option<Touch>,
     operations: usize,
     /// In the order in which they came; no more operations than `super::MOST_PER_USER`.
     waiters: Vec<(Box<dyn Waiter>, Ticket)>,
 }
 
-impl Flight {
+impl SingleFlight {
     pub(super) fn new(touch: Touch) -> Self {
         Self {
             waits_as: Some(touch),
@@ -75,7 +75,7 @@ type Block<'a> = Option<(Decoded<'a>, Stamp)>;
 impl Loader {
     /// Loads a user, and then the next in the line, until the line is empty. When a load stalls, another
     /// task takes the place over, and this one ends with the load.
-    pub(super) async fn fly(self: Arc<Self>, first: u64, touch: Touch) {
+    pub(super) async fn load_line(self: Arc<Self>, first: u64, touch: Touch) {
         let mut place = Place {
             loader: &self,
             touch,
@@ -84,7 +84,7 @@ impl Loader {
         let mut next = Some(first);
         while let Some(user) = next {
             let stalled = AtomicBool::new(false);
-            let load = pin!(self.fly_one(user, touch, &stalled));
+            let load = pin!(self.load_one(user, touch, &stalled));
             // Goes on with the load when the time is over: nothing is cancelled.
             match select(load, pin!(sleep(STALL))).await {
                 Either::Left(_) => {}
@@ -125,12 +125,12 @@ impl Loader {
             .stalled(self.store.part(user), now, share);
         if let Some(next) = next {
             // Like this task, it ends when the line is empty.
-            drop(tokio::spawn(Arc::clone(self).fly(next, touch)));
+            drop(tokio::spawn(Arc::clone(self).load_line(next, touch)));
         }
         true
     }
 
-    async fn fly_one(&self, user: u64, touch: Touch, stalled: &AtomicBool) {
+    async fn load_one(&self, user: u64, touch: Touch, stalled: &AtomicBool) {
         if !self.take_off(user, touch) {
             return;
         }
@@ -162,7 +162,7 @@ impl Loader {
         }
     }
 
-    /// Whether there is a flight that waits in this line: it may have moved to the other.
+    /// Whether there is a load that waits in this line: it may have moved to the other.
     fn take_off(&self, user: u64, touch: Touch) -> bool {
         let mut flights = self.flights(user);
         let flight = flights
@@ -268,7 +268,7 @@ fn warn_of_the_future(user: u64, stamp: Option<Stamp>) {
     }
 }
 
-/// A flight under way: when dropped, its waiters are refused, unless it has landed.
+/// A load under way: when dropped, its waiters are refused, unless it has landed.
 struct Departed<'a> {
     loader: &'a Loader,
     user: u64,

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(super) struct Line {
     waiting: VecDeque<u64>,
     /// Loads at the store that hold a place.
-    flying: usize,
+    loading: usize,
     /// Loads at the store that have given theirs up.
     stalled: usize,
 }
@@ -18,21 +18,24 @@ pub(super) struct Line {
 /// The result of entering a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entered {
-    /// This user, the first in the line, takes off now.
-    Fly(u64),
+    /// This user, the first in the line, is loaded now.
+    Load(u64),
     Wait,
     /// The line is full; the user is not in it.
     Full,
 }
 
 impl Line {
-    /// Takes a user into the line, of whom `at_once` may fly and `most_waiting` may wait.
+    /// Takes a user into the line, of whom `at_once` may be loaded and `most_waiting` may wait.
     pub(super) fn enter(&mut self, user: u64, at_once: usize, most_waiting: usize) -> Entered {
-        if self.flying < at_once {
-            self.flying += 1;
+        if self.loading < at_once {
+            self.loading += 1;
             self.waiting.push_back(user);
             // There is one: it was put there.
-            return self.waiting.pop_front().map_or(Entered::Full, Entered::Fly);
+            return self
+                .waiting
+                .pop_front()
+                .map_or(Entered::Full, Entered::Load);
         }
         if self.waiting.len() >= most_waiting {
             return Entered::Full;
@@ -43,7 +46,7 @@ impl Line {
 
     /// The next user, which takes over the place of a load that has ended; `None` gives the place up.
     pub(super) fn next(&mut self, at_once: usize) -> Option<u64> {
-        let next = (self.flying <= at_once)
+        let next = (self.loading <= at_once)
             .then(|| self.waiting.pop_front())
             .flatten();
         if next.is_none() {
@@ -66,7 +69,7 @@ impl Line {
 
     /// A place is given up.
     pub(super) fn leave(&mut self) {
-        self.flying = self.flying.saturating_sub(1);
+        self.loading = self.loading.saturating_sub(1);
     }
 }
 
@@ -77,8 +80,8 @@ mod tests {
     #[test]
     fn users_fly_in_the_order_in_which_they_came() {
         let mut line = Line::default();
-        assert_eq!(line.enter(1, 2, 2), Entered::Fly(1));
-        assert_eq!(line.enter(2, 2, 2), Entered::Fly(2));
+        assert_eq!(line.enter(1, 2, 2), Entered::Load(1));
+        assert_eq!(line.enter(2, 2, 2), Entered::Load(2));
         assert_eq!(line.enter(3, 2, 2), Entered::Wait);
         assert_eq!(line.enter(4, 2, 2), Entered::Wait);
         assert_eq!(line.enter(5, 2, 2), Entered::Full);
@@ -86,13 +89,13 @@ mod tests {
         assert_eq!(line.enter(6, 2, 2), Entered::Wait);
         assert_eq!([line.next(2), line.next(2)], [Some(4), Some(6)]);
         assert_eq!([line.next(2), line.next(2)], [None, None]);
-        assert_eq!(line.enter(7, 2, 2), Entered::Fly(7));
+        assert_eq!(line.enter(7, 2, 2), Entered::Load(7));
     }
 
     #[test]
     fn who_stalls_makes_room_for_the_next_and_so_many_may() {
         let mut line = Line::default();
-        assert_eq!(line.enter(1, 1, 10), Entered::Fly(1));
+        assert_eq!(line.enter(1, 1, 10), Entered::Load(1));
         for user in 2..=4 {
             assert_eq!(line.enter(user, 1, 10), Entered::Wait);
         }
@@ -113,8 +116,8 @@ mod tests {
         for user in 1..=4 {
             line.enter(user, 2, 10);
         }
-        assert_eq!(line.enter(5, 3, 10), Entered::Fly(3), "the first of them");
-        assert_eq!(line.next(1), None, "more fly than may");
+        assert_eq!(line.enter(5, 3, 10), Entered::Load(3), "the first of them");
+        assert_eq!(line.next(1), None, "more are loaded than may be");
         assert_eq!(line.next(1), None);
         assert_eq!(line.next(1), Some(4));
     }

@@ -1,13 +1,13 @@
 //! Loading users who are not cached: once per user, however many ask.
 //!
 //! Comes in: waiters, each with what it wants of a user who is not cached. They wait in the user's
-//! flight in the order in which they came. When the block arrives, they do their work in that order
+//! single-flight load in the order in which they came. When the block arrives, they do their work in that order
 //! before any other task can reach the user, and each is told the outcome.
 //!
 //! ```text
-//!            ┌ no flight: into the line of its class ─▶ (a place at the store) ─▶ load ┐
-//! join ──────┤                                                                         ├─▶ land / refuse
-//!            └ a flight: behind those who came before ─────────────────────────────────┘
+//!            ┌ not loading: into the line of its class ─▶ (a place at the store) ─▶ load ┐
+//! join ──────┤                                                                           ├─▶ land / refuse
+//!            └ loading: behind those who came before ────────────────────────────────────┘
 //! ```
 //!
 //! Loads for clients and loads for mentions have separate lines, places at the store and room for
@@ -17,7 +17,7 @@
 //! that, and the others are refused at once. A load that has not ended long after others have gives its place
 //! up, so that a part of the store that hangs takes no more than its own loads with it.
 //!
-//! Locks are taken in this order, and none is held across an await: flights, line or circuit; flights,
+//! Locks are taken in this order, and none is held across an await: loads, line or circuit; loads,
 //! stripe of the cache.
 
 mod account;
@@ -32,7 +32,7 @@ use std::{
 };
 
 use account::Account;
-use flight::Flight;
+use flight::SingleFlight;
 use line::{Entered, Line};
 use parking_lot::{Mutex, MutexGuard};
 use readstates_ring::Slot;
@@ -82,7 +82,7 @@ const MENTION: Limits = Limits {
 
 /// Operations that may wait for one and the same user.
 const MOST_PER_USER: usize = 4096;
-/// Locks over the flights: enough that two requests rarely meet on one. A power of two.
+/// Locks over the single-flight loads: enough that two requests rarely meet on one. A power of two.
 const FLIGHT_LOCKS: usize = 64;
 
 /// Loads users into the cache.
@@ -101,7 +101,7 @@ pub struct Loader {
     flights: Box<[Flights]>,
 }
 
-type Flights = Mutex<HashMap<u64, Flight>>;
+type Flights = Mutex<HashMap<u64, SingleFlight>>;
 
 struct Class {
     limits: Limits,
@@ -169,7 +169,7 @@ impl Loader {
         }
     }
 
-    fn flights(&self, user: u64) -> MutexGuard<'_, HashMap<u64, Flight>> {
+    fn flights(&self, user: u64) -> MutexGuard<'_, HashMap<u64, SingleFlight>> {
         self.flights[waiter::lock_of(user, FLIGHT_LOCKS)].lock()
     }
 
@@ -258,8 +258,8 @@ impl Loader {
                 slots.contains(Slot::of_user(user)) && self.cache.is_paused(user)
             });
             // In an order, so that a test that runs again runs the same.
-            let of_slots: BTreeMap<u64, Flight> = of_slots.collect();
-            let refuse = |flight: Flight| flight.refuse(LoadError::Moved);
+            let of_slots: BTreeMap<u64, SingleFlight> = of_slots.collect();
+            let refuse = |flight: SingleFlight| flight.refuse(LoadError::Moved);
             of_slots.into_values().for_each(refuse);
         }
     }
@@ -291,7 +291,7 @@ impl Loader {
                     return self.refuse(waiter, LoadError::Moved);
                 }
                 match self.schedule(user, touch) {
-                    Ok(()) => place.insert(Flight::new(touch)).join(waiter, ticket),
+                    Ok(()) => place.insert(SingleFlight::new(touch)).join(waiter, ticket),
                     Err(why) => self.refuse(waiter, why),
                 }
             }
@@ -317,7 +317,7 @@ impl Loader {
     /// Whether a flight takes this many operations more; a client takes it into its own line.
     fn admit(
         self: &Arc<Self>,
-        flight: &mut Flight,
+        flight: &mut SingleFlight,
         user: u64,
         touch: Touch,
         operations: usize,
@@ -348,7 +348,7 @@ impl Loader {
         let entered = class.line.lock().enter(user, at_once, class.limits.waiting);
         match entered {
             // Ends when the line is empty; a caller that waits gives up earlier, after its patience.
-            Entered::Fly(first) => drop(tokio::spawn(Arc::clone(self).fly(first, touch))),
+            Entered::Load(first) => drop(tokio::spawn(Arc::clone(self).load_line(first, touch))),
             Entered::Wait => {}
             Entered::Full => return Err(LoadError::TooManyLoads),
         }

@@ -23,7 +23,7 @@ pub(super) enum Work {
 /// A pass and its file.
 pub(super) struct Track<'a> {
     work: Work,
-    state: Mutex<State>,
+    state: Mutex<TrackState>,
     /// Held while the file is written, so that an older state does not replace a newer one.
     writing: tokio::sync::Mutex<()>,
     file: Option<&'a CheckpointFile>,
@@ -33,7 +33,7 @@ pub(super) struct Track<'a> {
     save_every: Duration,
 }
 
-struct State {
+struct TrackState {
     content: Content,
     pass: PassState,
     saved: Instant,
@@ -52,7 +52,7 @@ impl<'a> Track<'a> {
     ) -> Self {
         Self {
             work,
-            state: Mutex::new(State {
+            state: Mutex::new(TrackState {
                 content,
                 pass,
                 saved: Instant::now(),

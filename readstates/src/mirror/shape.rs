@@ -32,15 +32,15 @@ pub(super) struct Shape {
     whole: Value,
     each: Value,
     /// Where the list is in `whole`, and the values in `each`.
-    states: Vec<Step>,
-    channel: Vec<Step>,
-    message: Vec<Step>,
-    mentions: Option<Vec<Step>>,
+    states: Vec<PathStep>,
+    channel: Vec<PathStep>,
+    message: Vec<PathStep>,
+    mentions: Option<Vec<PathStep>>,
 }
 
 /// A step down in a JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -188,8 +188,8 @@ fn check(template: &str, value: &Value, keys: &[&str]) -> Result<(), String> {
 }
 
 /// All places of a key.
-fn places(value: &Value, key: &str) -> Vec<Vec<Step>> {
-    let below = |step: Step, value: &Value| {
+fn places(value: &Value, key: &str) -> Vec<Vec<PathStep>> {
+    let below = |step: PathStep, value: &Value| {
         let inner = places(value, key).into_iter();
         inner.map(move |mut place| {
             place.insert(0, step.clone());
@@ -203,23 +203,23 @@ fn places(value: &Value, key: &str) -> Vec<Vec<Step>> {
         Value::Array(values) => {
             let values = values.iter().enumerate();
             values
-                .flat_map(|(index, value)| below(Step::Index(index), value))
+                .flat_map(|(index, value)| below(PathStep::Index(index), value))
                 .collect()
         }
         Value::Object(members) => {
             let members = members.iter();
             members
-                .flat_map(|(name, value)| below(Step::Key(name.clone()), value))
+                .flat_map(|(name, value)| below(PathStep::Key(name.clone()), value))
                 .collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![],
     }
 }
 
-fn find<'v>(value: &'v Value, place: &[Step]) -> Option<&'v Value> {
+fn find<'v>(value: &'v Value, place: &[PathStep]) -> Option<&'v Value> {
     place.iter().try_fold(value, |value, step| match step {
-        Step::Key(name) => value.get(name),
-        Step::Index(index) => value.get(index),
+        PathStep::Key(name) => value.get(name),
+        PathStep::Index(index) => value.get(index),
     })
 }
 

@@ -82,7 +82,7 @@ impl Seen {
     }
 
     /// Something was taken here, or by others.
-    pub(super) fn hurry(&self) {
+    pub(super) fn wake(&self) {
         self.news.notify_one();
     }
 }

@@ -1,7 +1,7 @@
-//! Admission of operations to slots: one door for each slot, with a count of those inside.
+//! Admission of operations to slots: one gate for each slot, with a count of those inside.
 //!
-//! An operation that finds the door open goes in, works, and asks on its way out whether it may be
-//! acknowledged: the door may have closed behind it, or the lease have run out. While a door is
+//! An operation that finds the gate open goes in, works, and asks on its way out whether it may be
+//! acknowledged: the gate may have closed behind it, or the lease have run out. While a gate is
 //! closed, new operations wait in front of it, bounded in number and time.
 
 use std::{
@@ -24,13 +24,13 @@ use tokio::{
 use super::lease::Lease;
 use crate::limit::{Limit, Permit};
 
-/// Set while a door is open; below it the number of those inside.
+/// Set while a gate is open; below it the number of those inside.
 const OPEN: u64 = 1 << 63;
 /// No epoch at which anything is acknowledged.
 const NONE: i64 = i64::MIN;
 
 #[derive(Debug)]
-struct Door {
+struct SlotGate {
     inside: AtomicU64,
     /// The last epoch whose operations may be acknowledged: what the slot's state machine says is in force.
     current: AtomicI64,
@@ -40,12 +40,12 @@ struct Door {
     changed: Notify,
 }
 
-/// The doors of all slots.
+/// The gates of all slots.
 #[derive(Debug)]
 pub(super) struct Gate {
-    doors: Box<[Door]>,
+    slots: Box<[SlotGate]>,
     lease: Arc<Lease>,
-    /// Operations that wait in front of doors.
+    /// Operations that wait in front of closed gates.
     pub(super) queue: Limit,
 }
 
@@ -58,88 +58,88 @@ pub struct Pass<'a> {
 
 impl Gate {
     pub(super) fn new(lease: Arc<Lease>, most_queued: usize) -> Self {
-        let door = |_| Door {
+        let slot = |_| SlotGate {
             inside: AtomicU64::new(0),
             current: AtomicI64::new(NONE),
             since: AtomicI64::new(NONE),
             changed: Notify::new(),
         };
         Self {
-            doors: Slot::all().map(door).collect(),
+            slots: Slot::all().map(slot).collect(),
             lease,
             queue: Limit::new(most_queued),
         }
     }
 
-    fn door(&self, slot: Slot) -> &Door {
-        &self.doors[usize::from(slot.number())]
+    fn of(&self, slot: Slot) -> &SlotGate {
+        &self.slots[usize::from(slot.number())]
     }
 
-    /// Goes in, if the door is open.
+    /// Goes in, if the gate is open.
     pub(super) fn enter(&self, slot: Slot) -> Option<Pass<'_>> {
-        let door = self.door(slot);
-        // An operation that finds the door closed must leave no trace: leaving wakes those that wait, and they look
+        let gate = self.of(slot);
+        // An operation that finds the gate closed must leave no trace: leaving wakes those that wait, and they look
         // again.
-        if door.inside.load(Ordering::Acquire) & OPEN == 0 {
+        if gate.inside.load(Ordering::Acquire) & OPEN == 0 {
             return None;
         }
-        let before = door.inside.fetch_add(1, Ordering::AcqRel);
-        // Counted from here on: waiting for the door to be left includes this operation.
+        let before = gate.inside.fetch_add(1, Ordering::AcqRel);
+        // Counted from here on: waiting for the slot to be left includes this operation.
         let pass = Pass {
             gate: self,
             slot,
-            epoch: door.current.load(Ordering::Acquire),
+            epoch: gate.current.load(Ordering::Acquire),
         };
         (before & OPEN != 0).then_some(pass)
     }
 
     /// Operations of these epochs may be acknowledged from now on; those of other epochs may not.
     pub(super) fn put_in_force(&self, slot: Slot, in_force: Option<InForce>) {
-        let door = self.door(slot);
+        let gate = self.of(slot);
         if let Some(InForce { since, .. }) = in_force {
-            door.since.store(since.number(), Ordering::Release);
+            gate.since.store(since.number(), Ordering::Release);
         }
         let current = in_force.map_or(NONE, |it| it.current.number());
-        door.current.store(current, Ordering::Release);
+        gate.current.store(current, Ordering::Release);
     }
 
-    /// Opens a door, for the operations of these epochs.
+    /// Opens a gate, for the operations of these epochs.
     pub(super) fn open(&self, slot: Slot, in_force: Option<InForce>) {
         self.put_in_force(slot, in_force);
-        let door = self.door(slot);
-        door.inside.fetch_or(OPEN, Ordering::AcqRel);
-        door.changed.notify_waiters();
+        let gate = self.of(slot);
+        gate.inside.fetch_or(OPEN, Ordering::AcqRel);
+        gate.changed.notify_waiters();
     }
 
-    /// Closes a door; those inside may be acknowledged if they are of these epochs.
+    /// Closes a gate; those inside may be acknowledged if they are of these epochs.
     pub(super) fn close(&self, slot: Slot, in_force: Option<InForce>) {
-        let door = self.door(slot);
-        door.inside.fetch_and(!OPEN, Ordering::AcqRel);
+        let gate = self.of(slot);
+        gate.inside.fetch_and(!OPEN, Ordering::AcqRel);
         // Afterwards: an operation that goes in must be one that can be acknowledged.
         self.put_in_force(slot, in_force);
-        door.changed.notify_waiters();
+        gate.changed.notify_waiters();
     }
 
     /// Wakes the operations that wait, so that they look again.
     pub(super) fn look_again(&self, slot: Slot) {
-        self.door(slot).changed.notify_waiters();
+        self.of(slot).changed.notify_waiters();
     }
 
-    /// Waits until no operation is behind a closed door.
+    /// Waits until no operation is behind a closed gate.
     pub(super) async fn left(&self, slot: Slot) {
-        let door = self.door(slot);
+        let gate = self.of(slot);
         loop {
-            let changed = door.changed.notified();
+            let changed = gate.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if door.inside.load(Ordering::Acquire) & !OPEN == 0 {
+            if gate.inside.load(Ordering::Acquire) & !OPEN == 0 {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Waits in front of a door, unless `now` holds already, until something is different or it is too
+    /// Waits in front of a gate, unless `now` holds already, until something is different or it is too
     /// late; returns whether it is not too late.
     pub(super) async fn wait(
         &self,
@@ -147,7 +147,7 @@ impl Gate {
         deadline: Instant,
         now: impl FnOnce() -> bool,
     ) -> bool {
-        let changed = self.door(slot).changed.notified();
+        let changed = self.of(slot).changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
         // Cancel-safe: a caller that misses the notification looks again by itself.
@@ -159,9 +159,9 @@ impl Gate {
         self.lease.is_valid()
     }
 
-    /// Whether a door is open.
+    /// Whether a gate is open.
     pub(super) fn is_open(&self, slot: Slot) -> bool {
-        self.door(slot).inside.load(Ordering::Acquire) & OPEN != 0
+        self.of(slot).inside.load(Ordering::Acquire) & OPEN != 0
     }
 
     /// A place in the queue, if there is one.
@@ -186,10 +186,10 @@ impl Pass<'_> {
     /// stopped between any two instructions.
     #[must_use]
     pub fn may_acknowledge(&self) -> bool {
-        let door = self.gate.door(self.slot);
+        let gate = self.gate.of(self.slot);
         // In this order: an ownership that begins meanwhile has a later `since`.
-        let current = Epoch::new(door.current.load(Ordering::Acquire));
-        let since = Epoch::new(door.since.load(Ordering::Acquire));
+        let current = Epoch::new(gate.current.load(Ordering::Acquire));
+        let since = Epoch::new(gate.since.load(Ordering::Acquire));
         let in_force = since.zip(current);
         let in_force = in_force.map(|(since, current)| InForce { since, current });
         let lease_valid = self.gate.lease.is_valid();
@@ -200,10 +200,10 @@ impl Pass<'_> {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let door = self.gate.door(self.slot);
-        if door.inside.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The last one out of a closed door.
-            door.changed.notify_waiters();
+        let gate = self.gate.of(self.slot);
+        if gate.inside.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The last one out of a closed gate.
+            gate.changed.notify_waiters();
         }
     }
 }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_went_in_before_a_door_closed_is_waited_for_and_acknowledged() {
+    async fn who_went_in_before_a_gate_closed_is_waited_for_and_acknowledged() {
         let (gate, slot, epoch) = gate();
         assert!(gate.enter(slot).is_none());
         gate.left(slot).await;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_goes_in_when_the_door_opens_or_leaves_when_it_is_too_late() {
+    async fn who_waits_goes_in_when_the_gate_opens_or_leaves_when_it_is_too_late() {
         let (gate, slot, epoch) = gate();
         let deadline = Instant::now() + Duration::from_secs(2);
         let waited = gate.wait(slot, deadline, || gate.is_open(slot));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_in_front_of_a_closed_door_do_not_wake_each_other() {
+    async fn those_in_front_of_a_closed_gate_do_not_wake_each_other() {
         let (gate, slot, _) = gate();
         let deadline = Instant::now() + Duration::from_secs(2);
         let waits = gate.wait(slot, deadline, || gate.is_open(slot));

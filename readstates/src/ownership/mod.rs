@@ -1,13 +1,13 @@
 //! Which slots this member owns, and how they come and go.
 //!
 //! ```text
-//! request ─▶ way ─▶ gate (one door per slot) ─▶ engine ─▶ may it be acknowledged? ─▶ answer
+//! request ─▶ way ─▶ gate (one per slot) ─▶ engine ─▶ may it be acknowledged? ─▶ answer
 //!              └──▶ routes: another member's
 //!
 //!    lapse: the lease; alive: who is dead; clocks: whose are wrong      ring: read, swap, adopt
 //!                     │                                 │
 //!                     ▼                                 ▼
-//!            slots: one state machine each (readstates_ring::handoff), doors, terms of the cache
+//!            slots: one state machine each (readstates_ring::handoff), gates, terms of the cache
 //!                     ▲                                 └── agree: what is taken is served when all have seen it
 //!            send, receive: blocks of slots on their way, over peers
 //! ```

@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long a backup waits for its watch of the ring until it reads the ring itself.
 const WATCHED: Duration = Duration::from_millis(20);
 /// How often everything is asked to be written while a backup has little room.
-const HURRY_EVERY: Duration = Duration::from_secs(1);
+const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
 
 /// Between two looks at what is left of the journals of owners before.
 const WORK_OFF_PAUSE: Duration = Duration::from_millis(500);
@@ -51,17 +51,19 @@ struct Way {
     ownership: Arc<Ownership>,
     to: Incarnation,
     /// When everything was asked to be written last.
-    hurried: Mutex<Option<std::time::Instant>>,
+    brought_forward: Mutex<Option<std::time::Instant>>,
 }
 
 impl Way {
     /// Has everything written that the database lacks, once in a while.
-    fn hurry(&self) {
+    fn bring_forward(&self) {
         let now = clock::now();
-        let mut hurried = self.hurried.lock();
-        if hurried.is_none_or(|last| now.saturating_duration_since(last) >= HURRY_EVERY) {
-            *hurried = Some(now);
-            self.ownership.engine.hurry_all();
+        let mut brought_forward = self.brought_forward.lock();
+        if brought_forward
+            .is_none_or(|last| now.saturating_duration_since(last) >= BRING_FORWARD_EVERY)
+        {
+            *brought_forward = Some(now);
+            self.ownership.engine.bring_all_forward();
         }
     }
 }
@@ -80,7 +82,7 @@ impl Carry for Way {
                     let said = Said::decode(&answer).ok()?;
                     self.ownership.timings.frames.record(began.elapsed());
                     if said.has_little_room {
-                        self.hurry();
+                        self.bring_forward();
                     }
                     Some(said)
                 }
@@ -192,7 +194,7 @@ impl Ownership {
         if due.is_empty() {
             return;
         }
-        self.engine.hurry_all();
+        self.engine.bring_all_forward();
         let users = self
             .engine
             .cache()
@@ -234,7 +236,7 @@ impl Ownership {
                 let way = Way {
                     ownership: Arc::clone(self),
                     to,
-                    hurried: Mutex::default(),
+                    brought_forward: Mutex::default(),
                 };
                 self.spawn(keep_sending(Arc::clone(&replicas.owner), to, way));
             }
@@ -318,7 +320,7 @@ impl Ownership {
                     "slots go on without their backup: it is slow, refuses them, or leaves"
                 );
                 // Until another backup has it, only the database can: write soon.
-                self.engine.hurry_all();
+                self.engine.bring_all_forward();
             }
             (Succession::Promoted, _) => {
                 // They are counted when they are served.
@@ -365,7 +367,7 @@ impl Ownership {
             };
             let loads = stream::iter(users).for_each_concurrent(LOADS_AT_ONCE, load);
             loads.await;
-            self.engine.hurry_all();
+            self.engine.bring_all_forward();
         }
     }
 }

@@ -40,7 +40,7 @@ impl Known {
 }
 
 impl Ownership {
-    /// Takes a table in: routes first, so that a request that a door lets go finds its way. A table that did not come
+    /// Takes a table in: routes first, so that a request that a gate lets go finds its way. A table that did not come
     /// from the store itself may be old; then nothing is taken from it.
     pub(super) fn adopt(&self, table: &Arc<RingTable>) {
         let mut known = self.known.lock();
@@ -130,7 +130,7 @@ impl Ownership {
             self.gate.look_again(slot);
         }
         if table.line() != self.seen.line() {
-            self.seen.hurry();
+            self.seen.wake();
         }
         let number = self.routes.load().number();
         let is_other = self.number.send_if_modified(|known| {

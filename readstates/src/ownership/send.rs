@@ -227,7 +227,7 @@ impl Sending<'_> {
         Ok(ended?)
     }
 
-    /// Closes the doors and waits until no operation is behind them. Returns the slots that were sealed.
+    /// Closes the gates and waits until no operation is behind them. Returns the slots that were sealed.
     async fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let ownership = self.ownership;
         let sealed = ownership.slots.seal(slots);

@@ -1,5 +1,5 @@
 //! The state machine of every slot at this member, and what its actions do here: a slot is served, sealed, kept or
-//! dropped, at its door and in the cache at once.
+//! dropped, at its gate and in the cache at once.
 //!
 //! One lock over all of it, held for the work of one event or one part of a transfer and never across
 //! an await. The path of requests does not take it: it looks at the gate and at the routes.
@@ -168,7 +168,7 @@ impl Slots {
         Here::Dropped
     }
 
-    /// Makes the door of a slot and what the cache does with its users what it is here. Under the lock, all of it: a slot
+    /// Makes the gate of a slot and what the cache does with its users what it is here. Under the lock, all of it: a slot
     /// that has gone on under another epoch by now must be able to load.
     fn put(&self, row: &Row, slot: Slot, here: Here) {
         let cache = self.engine.cache();

@@ -50,14 +50,14 @@ impl Authority {
 }
 
 /// A member that speaks TLS.
-struct World {
+struct TlsWorld {
     member: Running,
     folder: TempDir,
     servers: Authority,
     clients: Authority,
 }
 
-impl World {
+impl TlsWorld {
     /// `access`: the access file, if there is one.
     async fn new(access: Option<&str>, asks_for_certificates: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn token_of(token: &str) -> String {
 
 #[tokio::test]
 async fn a_member_with_a_certificate_speaks_tls_alone_and_is_listed_so() {
-    let world = World::new(Some(&token_of("good")), false).await;
+    let world = TlsWorld::new(Some(&token_of("good")), false).await;
     let client = world.client(None);
     assert_eq!(world.read(&client, Some("good")).await.unwrap().0, 200);
     assert_eq!(world.read(&client, None).await.unwrap().0, 401);
@@ -212,7 +212,7 @@ async fn a_member_with_a_certificate_speaks_tls_alone_and_is_listed_so() {
 #[tokio::test]
 async fn a_client_certificate_stands_for_the_caller_that_has_its_name() {
     let access = caller("certificates: [gateway.example]");
-    let world = World::new(Some(&access), true).await;
+    let world = TlsWorld::new(Some(&access), true).await;
     let own = world.clients.issue("Gateway.example");
     let status = async |own: Option<&(String, String)>| {
         world
@@ -234,7 +234,7 @@ async fn a_client_certificate_stands_for_the_caller_that_has_its_name() {
 
 #[tokio::test]
 async fn without_callers_a_certificate_is_what_a_client_needs() {
-    let world = World::new(None, true).await;
+    let world = TlsWorld::new(None, true).await;
     let own = world.clients.issue("anybody.example");
     let shown = world.client(Some(&own));
     assert_eq!(world.read(&shown, None).await.unwrap().0, 200);
@@ -244,7 +244,7 @@ async fn without_callers_a_certificate_is_what_a_client_needs() {
 #[tokio::test]
 async fn a_session_is_resumed_but_not_after_the_cas_of_clients_have_changed() {
     let access = caller("certificates: [gateway.example]");
-    let world = World::new(Some(&access), true).await;
+    let world = TlsWorld::new(Some(&access), true).await;
     let own = world.clients.issue("gateway.example");
     let client = world.client(Some(&own));
     let first = world.read(&client, None).await.unwrap();
@@ -266,7 +266,7 @@ async fn a_session_is_resumed_but_not_after_the_cas_of_clients_have_changed() {
 
 #[tokio::test]
 async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
-    let mut world = World::new(Some(&token_of("good")), false).await;
+    let mut world = TlsWorld::new(Some(&token_of("good")), false).await;
     let client = world.client(None);
     world.replace("tls.crt", "no certificate");
     world
@@ -306,7 +306,7 @@ async fn a_new_certificate_is_shown_and_broken_files_change_nothing() {
 
 #[tokio::test]
 async fn a_client_that_says_nothing_holds_no_place_for_long() {
-    let world = World::new(None, false).await;
+    let world = TlsWorld::new(None, false).await;
     let mut silent = TcpStream::connect(world.member.server.http_address)
         .await
         .unwrap();

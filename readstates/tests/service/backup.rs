@@ -38,7 +38,7 @@ fn refused(arguments: &[&str], status: i32, words: &str) {
     assert!(error.contains(words), "{error}");
 }
 
-struct World {
+struct BackupWorld {
     folder: TempDir,
     store: String,
     backups: String,
@@ -46,11 +46,11 @@ struct World {
 }
 
 /// A store in which an engine has left 300 users, and a place for backups.
-async fn world() -> World {
+async fn world() -> BackupWorld {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("key"), [7; 32]).unwrap();
-    let world = World {
+    let world = BackupWorld {
         store: format!("embedded:{}", path("store")),
         backups: path("backups"),
         key: path("key"),
@@ -64,7 +64,7 @@ async fn world() -> World {
     world
 }
 
-impl World {
+impl BackupWorld {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

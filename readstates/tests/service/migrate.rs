@@ -27,12 +27,12 @@ fn migrate(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Two places, and where it is recorded how far a move between them is.
-struct World {
+struct MigrateWorld {
     folder: TempDir,
     checkpoint: String,
 }
 
-impl World {
+impl MigrateWorld {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let checkpoint = folder.path().join("move.json").display().to_string();
@@ -92,7 +92,7 @@ async fn has_everything(engine: Engine) {
 
 #[tokio::test]
 async fn a_store_is_copied_compared_and_served_by_the_next_engine() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     fill(start(open(&world.path("old")), CAPACITY)).await;
     let (old, new) = (world.embedded("old"), world.embedded("new"));
     let said = world.done("copy", &old, &new, &["--dry-run"]);
@@ -123,7 +123,7 @@ async fn a_store_is_copied_compared_and_served_by_the_next_engine() {
 
 #[tokio::test]
 async fn refusals_have_a_status_of_their_own_and_say_what_to_do() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     fill(start(open(&world.path("old")), CAPACITY)).await;
     let (old, new) = (world.embedded("old"), world.embedded("new"));
     let nowhere = world.embedded("nowhere");
@@ -198,7 +198,7 @@ async fn a_table_goes_from_an_embedded_store_to_one_database_to_another_and_back
         return;
     };
     let datacenter = std::env::var("READSTATES_TEST_CQL_DC").unwrap_or("datacenter1".into());
-    let world = World::new();
+    let world = MigrateWorld::new();
     fill(start(open(&world.path("old")), CAPACITY)).await;
     let replication = format!("{datacenter}=1");
     let keyspace = |name: &str| format!("cql://{address}/{name}_{:x}", rand::random::<u32>());
@@ -218,7 +218,7 @@ async fn a_table_goes_from_an_embedded_store_to_one_database_to_another_and_back
     world.done("verify", &old, &first, &[]);
 
     // Two of one kind, of which one is claimed.
-    let world = World::new();
+    let world = MigrateWorld::new();
     let claim = ["--to-claim", "talk"];
     world.refused((&first, &second), &[], 3, "is claimed by talk");
     let with = |more: &[&'static str]| [&claim[..], more].concat();
@@ -239,7 +239,7 @@ async fn a_table_goes_from_an_embedded_store_to_one_database_to_another_and_back
     world.refused((&first, &third), &[], 3, "is of a move from");
 
     // And back, into a folder.
-    let world = World::new();
+    let world = MigrateWorld::new();
     let new = world.embedded("new");
     world.done("copy", &second, &new, &["--until", "0", "--claim", "talk"]);
     world.done("verify", &second, &new, &["--claim", "talk"]);

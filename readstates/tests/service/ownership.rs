@@ -24,12 +24,12 @@ use readstates::{
 use readstates_ring::{Slot, Stamp};
 use serde_json::{Value, json};
 
-struct World {
+struct RingWorld {
     store: Arc<dyn Store>,
     ring: Arc<dyn RingStore>,
 }
 
-impl World {
+impl RingWorld {
     fn new() -> Self {
         Self {
             store: Arc::new(MemoryStore::default()),
@@ -123,7 +123,7 @@ async fn assert_counted(members: &[&Running], counted: &[(u64, u64)]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_member_takes_everything_and_the_others_are_given_their_share() {
-    let world = World::new();
+    let world = RingWorld::new();
     let first = world.member("chat-0").await;
     owns(&first, 1024).await;
     let (second, third) = (world.member("chat-1").await, world.member("chat-2").await);
@@ -143,7 +143,7 @@ async fn the_first_member_takes_everything_and_the_others_are_given_their_share(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_join_and_leave_under_load_and_nothing_is_lost_or_done_twice() {
-    let world = World::new();
+    let world = RingWorld::new();
     let first = world.member("chat-0").await;
     let second = world.member("chat-1").await;
     let urls = [first.url(""), second.url("")];
@@ -183,7 +183,7 @@ async fn members_join_and_leave_under_load_and_nothing_is_lost_or_done_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
     let database = FaultyStore::new();
-    let world = World {
+    let world = RingWorld {
         store: Arc::clone(&database) as _,
         ring: Arc::new(MemoryRing::default()),
     };
@@ -216,7 +216,7 @@ async fn a_stop_hands_everything_on_warm_and_the_last_one_writes_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_slots_of_a_dead_member_are_taken_once_its_lease_is_over_and_no_version_comes_twice() {
-    let world = World::new();
+    let world = RingWorld::new();
     let first = world.member("chat-0").await;
     let second = world.member("chat-1").await;
     for user in 1..=20 {
@@ -247,7 +247,7 @@ async fn the_slots_of_a_dead_member_are_taken_once_its_lease_is_over_and_no_vers
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_lease_nothing_is_acknowledged_and_with_a_new_one_it_goes_on() {
-    let world = World::new();
+    let world = RingWorld::new();
     let ring = Severable::new(&world.ring);
     let member = member("chat-0", world.store, Arc::clone(&ring) as _).await;
     member.ack(1, 10, 1).await;
@@ -283,7 +283,7 @@ async fn without_a_lease_nothing_is_acknowledged_and_with_a_new_one_it_goes_on()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_block_of_a_later_epoch_is_not_served_until_a_higher_one_is_minted() {
-    let world = World::new();
+    let world = RingWorld::new();
     // Ten minutes ahead: the ring was restored, or was elsewhere.
     let ahead = jiff::Timestamp::now().as_microsecond() + 600_000_000;
     let user = 7;
@@ -322,7 +322,7 @@ async fn a_block_of_a_later_epoch_is_not_served_until_a_higher_one_is_minted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_of_one_name_are_two_members() {
-    let world = World::new();
+    let world = RingWorld::new();
     let first = world.member("chat-0").await;
     let second = world.member("chat-0").await;
     balance(&[&first, &second]).await;
@@ -347,7 +347,7 @@ async fn two_processes_of_one_name_are_two_members() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
-    let world = World::new();
+    let world = RingWorld::new();
     let member = world.member("chat-0").await;
     for user in 1..=40 {
         member.ack(user, 10, user).await;
@@ -388,7 +388,7 @@ async fn a_move_that_cannot_end_leaves_everything_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_asked_for_a_slot_that_has_just_moved_looks_again() {
-    let world = World::new();
+    let world = RingWorld::new();
     let members = vec![world.member("chat-0").await, world.member("chat-1").await];
     balance(&[&members[0], &members[1]]).await;
     let user = (1..).find(|&user| owner_of(&members, user) == 1).unwrap();
@@ -416,7 +416,7 @@ async fn whoever_is_asked_for_a_slot_that_has_just_moved_looks_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_came_dirty_counts_as_written_when_it_is() {
     let database = FaultyStore::new();
-    let world = World {
+    let world = RingWorld {
         store: Arc::clone(&database) as _,
         ring: Arc::new(MemoryRing::default()),
     };
@@ -435,7 +435,7 @@ async fn what_came_dirty_counts_as_written_when_it_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_users_move_with_what_is_dirty_and_what_is_not() {
-    let world = World::new();
+    let world = RingWorld::new();
     let first = world.member("chat-0").await;
     let users: Vec<u64> = (1..=1000).collect();
     let body = json!({"channel_id": "20", "message_id": "5", "user_ids": users});

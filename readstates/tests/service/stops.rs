@@ -84,13 +84,13 @@ impl Peers for SlowPeers {
     }
 }
 
-struct World {
+struct StopWorld {
     store: Arc<FaultyStore>,
     ring: Arc<dyn RingStore>,
     peers: Arc<SlowPeers>,
 }
 
-impl World {
+impl StopWorld {
     fn new() -> Self {
         Self {
             store: FaultyStore::new(),
@@ -215,7 +215,7 @@ async fn assert_told(member: &Running, told: &[Told]) {
 
 /// Three members stop once all of their load has begun, each so many milliseconds later.
 async fn all_stop(delays: [u64; 3]) {
-    let world = World::new();
+    let world = StopWorld::new();
     let mut members = Vec::new();
     for name in ["chat-0", "chat-1", "chat-2"] {
         members.push(world.member(name).await);
@@ -269,14 +269,14 @@ async fn until_receiving(second: &Running) {
         .await;
 }
 
-async fn database_is_back(world: &World, after: Duration) {
+async fn database_is_back(world: &StopWorld, after: Duration) {
     sleep(after).await;
     world.store.set(Mood::Healthy);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_confirmed_slots_stays_until_the_ring_has_named_somebody() {
-    let world = World::new();
+    let world = StopWorld::new();
     let (first, second) = (world.member("chat-0").await, world.member("chat-1").await);
     for user in 1..=40 {
         first.ack(user, 10, 100 + user).await;
@@ -303,7 +303,7 @@ async fn who_has_confirmed_slots_stays_until_the_ring_has_named_somebody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_leaves_confirms_nothing_of_what_was_on_its_way() {
-    let world = World::new();
+    let world = StopWorld::new();
     let (first, second) = (world.member("chat-0").await, world.member("chat-1").await);
     balance(&[&first, &second]).await;
     for user in 1..=30 {

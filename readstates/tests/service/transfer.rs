@@ -74,19 +74,19 @@ impl Ran {
 }
 
 /// A folder, and a member in a process of its own.
-struct World {
+struct TransferWorld {
     folder: TempDir,
     member: Serving,
 }
 
-fn world() -> World {
-    World {
+fn world() -> TransferWorld {
+    TransferWorld {
         folder: tempfile::tempdir().unwrap(),
         member: serve(&[], &[]),
     }
 }
 
-impl World {
+impl TransferWorld {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -1,4 +1,4 @@
-//! Clients that keep books, and a member's front door: serve or forward, as HTTP does it, over the simulated network.
+//! Clients that keep books, and a member's front: serve or forward, as HTTP does it, over the simulated network.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use readstates::{
     load::LoadError,
     ownership::Way,
 };
-use readstates_ledger::{AMOUNTS, Answer, Book, Call, Fate, Finding, Found, What};
+use readstates_ledger::{AMOUNTS, Answer, Book, Call, Finding, Found, Status, What};
 use readstates_ring::Slot;
 use tokio::{
     sync::oneshot,
@@ -128,7 +128,7 @@ async fn ask_somebody(world: &Arc<World>, job: Job) -> Reply {
     }
 }
 
-/// The front door of a member.
+/// The front of a member.
 async fn serve(world: &Arc<World>, process: &Arc<Process>, job: Job, forwarded: bool) -> Reply {
     process.life.boundary().await;
     let slot = Slot::of_user(job.user);
@@ -294,8 +294,8 @@ impl Client {
         let (channel, index) = self.channel(user);
         self.message += 1;
         for _ in 0..ATTEMPTS {
-            let fate = self.send(user, self.message).await;
-            if matches!(fate, Fate::Acknowledged(_)) {
+            let status = self.send(user, self.message).await;
+            if matches!(status, Status::Acknowledged(_)) {
                 break;
             }
         }
@@ -307,12 +307,12 @@ impl Client {
     }
 
     /// Sends the latest mention of a user once, and writes down what came of it.
-    pub(crate) async fn send(&mut self, user: u64, message: u64) -> Fate {
+    pub(crate) async fn send(&mut self, user: u64, message: u64) -> Status {
         let (channel, index) = self.channel(user);
         let change = mention(channel, message, index);
-        let fate = self.change(user, change, (channel, message)).await;
-        self.book.mentioned(user, channel, message, fate);
-        fate
+        let status = self.change(user, change, (channel, message)).await;
+        self.book.mentioned(user, channel, message, status);
+        status
     }
 
     async fn ack(&mut self, user: u64) {
@@ -325,15 +325,15 @@ impl Client {
             visit: Visit::default(),
         };
         for _ in 0..ATTEMPTS {
-            let fate = self.change(user, change, (channel, message)).await;
-            self.book.acked(user, channel, message, fate);
-            if matches!(fate, Fate::Acknowledged(_)) {
+            let status = self.change(user, change, (channel, message)).await;
+            self.book.acked(user, channel, message, status);
+            if matches!(status, Status::Acknowledged(_)) {
                 break;
             }
         }
     }
 
-    async fn change(&mut self, user: u64, change: Operation, what: (u64, u64)) -> Fate {
+    async fn change(&mut self, user: u64, change: Operation, what: (u64, u64)) -> Status {
         let floor = self.world.version(user);
         let job = Job {
             user,
@@ -344,13 +344,13 @@ impl Client {
                 let applied = seen.applied.then_some(what);
                 self.world
                     .told_change(user, floor, (seen.version, seen.at), applied);
-                Fate::Acknowledged(at_once(seen.at))
+                Status::Acknowledged(at_once(seen.at))
             }
             Reply::Nothing => {
                 self.world.pass(20, 200).await;
-                Fate::NothingDone
+                Status::NothingDone
             }
-            Reply::Unknown => Fate::Unknown,
+            Reply::Unknown => Status::Unknown,
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 pub(crate) struct Batch(usize);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Fate {
+enum Arrival {
     #[default]
     Held,
     Arrives,
@@ -33,15 +33,15 @@ enum Fate {
 
 #[derive(Debug, Default)]
 pub(crate) struct Late {
-    state: Mutex<State>,
+    state: Mutex<LateState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LateState {
     /// The batch that takes what begins its way now.
     holding: HashMap<Kind, Batch>,
-    batches: Vec<(u32, Fate)>,
+    batches: Vec<(u32, Arrival)>,
 }
 
 impl Late {
@@ -49,7 +49,7 @@ impl Late {
     pub(crate) fn hold(&self, kind: Kind) -> Batch {
         let mut state = self.state.lock().unwrap();
         let batch = Batch(state.batches.len());
-        state.batches.push((0, Fate::Held));
+        state.batches.push((0, Arrival::Held));
         state.holding.insert(kind, batch);
         batch
     }
@@ -69,18 +69,18 @@ impl Late {
 
     /// All of a batch arrives, and what would have come to it arrives as ever.
     pub(crate) fn let_go(&self, batch: Batch) {
-        self.end(batch, Fate::Arrives);
+        self.end(batch, Arrival::Arrives);
     }
 
     /// Nothing of a batch ever arrives; what would have come to it arrives as ever.
     pub(crate) fn lose(&self, batch: Batch) {
-        self.end(batch, Fate::Lost);
+        self.end(batch, Arrival::Lost);
     }
 
-    fn end(&self, batch: Batch, fate: Fate) {
+    fn end(&self, batch: Batch, arrival: Arrival) {
         let mut state = self.state.lock().unwrap();
         state.holding.retain(|_, holding| *holding != batch);
-        state.batches[batch.0].1 = fate;
+        state.batches[batch.0].1 = arrival;
         drop(state);
         self.changed.notify_waiters();
     }
@@ -89,11 +89,11 @@ impl Late {
     pub(crate) async fn arrival(&self, batch: Batch) {
         loop {
             let changed = self.changed.notified();
-            let fate = self.state.lock().unwrap().batches[batch.0].1;
-            match fate {
-                Fate::Held => changed.await,
-                Fate::Arrives => return,
-                Fate::Lost => std::future::pending().await,
+            let arrival = self.state.lock().unwrap().batches[batch.0].1;
+            match arrival {
+                Arrival::Held => changed.await,
+                Arrival::Arrives => return,
+                Arrival::Lost => std::future::pending().await,
             }
         }
     }

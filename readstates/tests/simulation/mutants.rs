@@ -8,7 +8,7 @@
 //! A rule is dropped where the service relies on it, which is not always the state machine alone:
 //! - R2: the part of a move says no epoch. It says its move, by the number drawn for that move and by the digest of
 //!   the parts before it, and each of the two alone refuses a part of another move: both are dropped.
-//! - R4: a state machine that opens its slot again says so to nobody, and the door stays closed: without the rule it
+//! - R4: a state machine that opens its slot again says so to nobody, and the gate stays closed: without the rule it
 //!   says [`Serve`](readstates_ring::handoff::Action::Serve).
 //! - R5: state machines begin before the ring is read, so that no process starts as an owner: without the rule it
 //!   starts with an incarnation that follows from its name, and takes what the ring gives to that for its own. The

@@ -18,7 +18,7 @@ const BATCH: usize = 2;
 
 /// How the program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum Ending {
     Done,
     /// With a code.
     Refused(String),
@@ -27,7 +27,7 @@ enum Answer {
 
 impl Walk {
     /// Asks the program; what it ends with is judged: done, refused without a change, or failed while a disk is sick.
-    fn ask(&mut self, volume: Volume, command: &str, more: &str) -> Result<Answer> {
+    fn ask(&mut self, volume: Volume, command: &str, more: &str) -> Result<Ending> {
         let vm = self.machine()?;
         let superdisk = &self.superdisks[volume.index()];
         // Other writes would be taken for the program's.
@@ -39,24 +39,24 @@ impl Walk {
         let answer = superdisk.ask(vm, command, more)?;
         let changed = written() - before;
         let said = match answer.status {
-            0 => Answer::Done,
-            3 => Answer::Refused(code_of(&answer.stderr)?),
-            1 => Answer::Failed,
+            0 => Ending::Done,
+            3 => Ending::Refused(code_of(&answer.stderr)?),
+            1 => Ending::Failed,
             _ => bail!("{answer}"),
         };
         match &said {
-            Answer::Refused(code) if is_quiet => ensure!(
+            Ending::Refused(code) if is_quiet => ensure!(
                 changed == 0,
                 "{code}: {changed} bytes were written before it refused"
             ),
-            Answer::Failed => ensure!(
+            Ending::Failed => ensure!(
                 self.state.is_sick() || self.state.volume(volume).is_hurt,
                 "failed though every disk is well: {answer}"
             ),
-            Answer::Done | Answer::Refused(_) => {}
+            Ending::Done | Ending::Refused(_) => {}
         }
         ensure!(
-            said == Answer::Done || self.state.is_disturbed,
+            said == Ending::Done || self.state.is_disturbed,
             "not done though nothing but the power has failed: {answer}"
         );
         ensure!(
@@ -64,9 +64,9 @@ impl Walk {
             "mounted or not, against what it says: {answer}"
         );
         self.report.answered(&match &said {
-            Answer::Done => format!("{command}: done"),
-            Answer::Failed => format!("{command}: failed"),
-            Answer::Refused(code) => format!("{command}: {code}"),
+            Ending::Done => format!("{command}: done"),
+            Ending::Failed => format!("{command}: failed"),
+            Ending::Refused(code) => format!("{command}: {code}"),
         });
         Ok(said)
     }
@@ -76,8 +76,8 @@ impl Walk {
         let durable_fails = self.state.volume(volume).durable_fails;
         let answer = self.ask(volume, "assemble", "")?;
         let state = self.state.volume_mut(volume);
-        state.is_ahead = answer == Answer::Refused("E_SSD_AHEAD".to_owned());
-        if answer != Answer::Done {
+        state.is_ahead = answer == Ending::Refused("E_SSD_AHEAD".to_owned());
+        if answer != Ending::Done {
             return Ok(());
         }
         ensure!(
@@ -124,7 +124,7 @@ impl Walk {
     }
 
     pub(super) fn tear_down(&mut self, volume: Volume) -> Result<()> {
-        if self.ask(volume, "teardown", "")? == Answer::Done {
+        if self.ask(volume, "teardown", "")? == Ending::Done {
             self.state.volume_mut(volume).is_mounted = false;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl Walk {
 
     pub(super) fn resolve(&mut self, volume: Volume, keep: Keep) -> Result<()> {
         let more = format!("--keep {}", keep.word());
-        if self.ask(volume, "resolve", &more)? == Answer::Done {
+        if self.ask(volume, "resolve", &more)? == Ending::Done {
             self.state.volume_mut(volume).is_ahead = false;
             let truth = &mut self.truths[volume.index()];
             match keep {
@@ -172,12 +172,12 @@ impl Walk {
 }
 
 /// Whether what is mounted fits an answer.
-fn mount_fits(command: &str, said: &Answer, was: bool, is: bool) -> bool {
+fn mount_fits(command: &str, said: &Ending, was: bool, is: bool) -> bool {
     match (command, said) {
-        ("assemble", Answer::Done) => is,
-        ("teardown", Answer::Done) => !is,
-        (_, Answer::Refused(_)) => is == was,
-        (_, Answer::Done | Answer::Failed) => true,
+        ("assemble", Ending::Done) => is,
+        ("teardown", Ending::Done) => !is,
+        (_, Ending::Refused(_)) => is == was,
+        (_, Ending::Done | Ending::Failed) => true,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     MemberAction,
-    fate::Next,
+    next_step::Next,
     view::{Pod, View},
 };
 use crate::{

@@ -12,8 +12,8 @@
 //! Nothing is remembered: a pod that drains says so itself, and one that was drained and is wanted after
 //! all is replaced. So the operator may stop between any two steps, and two of them do no harm.
 
-mod fate;
 mod leaving;
+mod next_step;
 mod spread;
 mod state;
 mod template;
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use readstates_api::admin::MovesRequest;
 
 pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
-use self::{fate::Next, view::View};
+use self::{next_step::Next, view::View};
 use super::{WaitingOn, maintenance};
 use crate::{
     spec::ValidatedCluster,
@@ -145,7 +145,7 @@ pub(super) fn decide(
         version: world.cache.as_ref().and_then(|c| c.version.clone()),
         action: None,
     };
-    let waiting = match fate::next(&view) {
+    let waiting = match next_step::next(&view) {
         Next::Lower => {
             plan.replicas = view.current - 1;
             Some(view.not_ready(plan.replicas))

@@ -9,9 +9,8 @@ use readstates_ring::{
 };
 
 use super::{
-    MemberAction,
-    fate::Next,
-    leaving,
+    MemberAction, leaving,
+    next_step::Next,
     view::{Pod, View},
 };
 use crate::{names::ports, plan::WaitingOn, spec::ValidatedCluster, templates};

@@ -45,7 +45,7 @@ fn converse(stream: &TcpStream, source: &dyn Source) -> io::Result<()> {
             break;
         }
     }
-    let Answer { status, kind, body } = answer(&first, source);
+    let Response { status, kind, body } = answer(&first, source);
     let mut stream = stream;
     write!(
         stream,
@@ -56,7 +56,7 @@ fn converse(stream: &TcpStream, source: &dyn Source) -> io::Result<()> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct Response {
     status: &'static str,
     kind: &'static str,
     body: String,
@@ -66,7 +66,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// The text format of Prometheus.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-fn answer(request: &str, source: &dyn Source) -> Answer {
+fn answer(request: &str, source: &dyn Source) -> Response {
     let mut words = request.split(' ');
     let (method, target) = (words.next(), words.next().unwrap_or_default());
     if method != Some("GET") {
@@ -83,7 +83,7 @@ fn answer(request: &str, source: &dyn Source) -> Answer {
         "/readyz" if source.is_stopping() => text("503 Service Unavailable", "stopping\n"),
         "/readyz" => probe(report.as_ref(), "not ready", |report| report.ready),
         "/metrics" => match report {
-            Some(report) => Answer {
+            Some(report) => Response {
                 status: "200 OK",
                 kind: METRICS,
                 body: metrics::text(&report),
@@ -91,7 +91,7 @@ fn answer(request: &str, source: &dyn Source) -> Answer {
             None => text("503 Service Unavailable", "not looked yet\n"),
         },
         "/state" => match report.map(|report| serde_json::to_string(&report)) {
-            Some(Ok(body)) => Answer {
+            Some(Ok(body)) => Response {
                 status: "200 OK",
                 kind: "application/json",
                 body,
@@ -104,7 +104,7 @@ fn answer(request: &str, source: &dyn Source) -> Answer {
 }
 
 /// 200 or 503, and in which condition.
-fn probe(report: Option<&Report>, no: &str, good: impl Fn(&Report) -> bool) -> Answer {
+fn probe(report: Option<&Report>, no: &str, good: impl Fn(&Report) -> bool) -> Response {
     match report {
         Some(report) if good(report) => text("200 OK", &format!("{}\n", report.condition.word())),
         Some(report) => {
@@ -116,8 +116,8 @@ fn probe(report: Option<&Report>, no: &str, good: impl Fn(&Report) -> bool) -> A
     }
 }
 
-fn text(status: &'static str, body: &str) -> Answer {
-    Answer {
+fn text(status: &'static str, body: &str) -> Response {
+    Response {
         status,
         kind: TEXT,
         body: body.to_owned(),

@@ -75,14 +75,6 @@ pub struct Past {
     pub lost: Option<Loss>,
 }
 
-impl Past {
-    /// Whether nothing was written from the begin to the end.
-    #[must_use]
-    pub fn is_proven(&self) -> bool {
-        self.lost.is_none()
-    }
-}
-
 /// Why a moment was not held until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -6,7 +6,7 @@ use superdisk::{
     inventory::Tried,
     model::Code,
     plan::plan,
-    resolve::{self, Keep, Step},
+    resolve::{self, Keep, ResolveStep},
     spec::Spec,
 };
 
@@ -249,15 +249,15 @@ fn resolve(world: &mut World, keep: Keep) -> Vec<World> {
     for _ in 0..20 {
         let inventory = node(world).observe(&spec, &tried);
         match resolve::step(&spec, &inventory, keep).unwrap() {
-            Step::Do(actions) => {
+            ResolveStep::Do(actions) => {
                 for action in actions {
                     world.act(&action).unwrap();
                     tried.note(&action);
                     worlds.push(world.clone());
                 }
             }
-            Step::Wait(_) => world.settle(),
-            Step::Done => return worlds,
+            ResolveStep::Wait(_) => world.settle(),
+            ResolveStep::Done => return worlds,
         }
     }
     panic!("it does not end");
@@ -309,7 +309,7 @@ fn all_that_would_be_copied_is_read_before_the_durable_leg_is_touched() {
     let next = |world: &World, tried: &Tried| {
         let inventory = node(world).observe(&spec, tried);
         match resolve::step(&spec, &inventory, Keep::Fast).unwrap() {
-            Step::Do(actions) => actions,
+            ResolveStep::Do(actions) => actions,
             other => panic!("{other:?}"),
         }
     };

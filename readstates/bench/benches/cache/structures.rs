@@ -169,8 +169,8 @@ impl Structure for Ours {
 }
 
 fn write_back(cache: &Cache, now: Instant) {
-    for flight in cache.begin_flushes(now, 4096) {
-        cache.written(&flight, now);
+    for write in cache.begin_flushes(now, 4096) {
+        cache.written(&write, now);
     }
 }
 

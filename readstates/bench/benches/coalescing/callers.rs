@@ -2,14 +2,13 @@
 
 use std::{error::Error, net::SocketAddr, sync::Arc};
 
-use clap::ValueEnum;
 use readstates_api::{AckRequest, Id};
 use readstates_bench::resp::SCRIPT;
 use readstates_client::{Client, Coalescing, Config};
 use redis::{Script, aio::MultiplexedConnection};
 
 /// How operations of many tasks reach a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A request for each operation.
     Single,
@@ -22,6 +21,13 @@ pub(crate) enum Way {
 }
 
 impl Way {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Single,
+        Self::Coalesced,
+        Self::RedisSingle,
+        Self::RedisShared,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Single => "ours, single requests",
@@ -29,10 +35,6 @@ impl Way {
             Self::RedisSingle => "Redis, a connection for each task",
             Self::RedisShared => "Redis, one multiplexed connection",
         }
-    }
-
-    pub(crate) fn is_redis(self) -> bool {
-        matches!(self, Self::RedisSingle | Self::RedisShared)
     }
 }
 
@@ -53,18 +55,15 @@ pub(crate) enum Caller {
 }
 
 impl Callers {
-    /// `redis`: where a Redis server listens, for the ways that want one.
+    /// `redis`: where a Redis server listens.
     pub(crate) async fn of(
         way: Way,
         urls: &[String],
-        redis: Option<SocketAddr>,
+        redis: SocketAddr,
     ) -> Result<Self, Box<dyn Error>> {
         let client = || Ok::<_, Box<dyn Error>>(Client::start(Config::new(urls)?)?);
         let script = || Arc::new(Script::new(SCRIPT));
-        let redis = || {
-            let address = redis.ok_or("no Redis server was started")?;
-            Ok::<_, Box<dyn Error>>(redis::Client::open(format!("redis://{address}"))?)
-        };
+        let redis = || redis::Client::open(format!("redis://{redis}"));
         Ok(match way {
             Way::Single => {
                 let client = client()?;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use callers::{Caller, Callers, Way};
-use clap::{Parser, ValueEnum as _};
+use clap::Parser;
 use hdrhistogram::Histogram;
 use readstates_api::Id;
 use readstates_bench::redis_server::{RedisServer, SERVER, Settings};
@@ -25,6 +25,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// Users of one task, in turn.
 const USERS: u64 = 100;
 const CHANNEL: u64 = 10;
+/// Tasks of a row for each way.
+const TASKS: [u64; 4] = [1, 8, 64, 1000];
 
 /// Coalesced single operations beside single requests, as Markdown.
 #[derive(Debug, Parser)]
@@ -33,21 +35,9 @@ struct Flags {
     #[arg(long, default_value = "http://127.0.0.1:7400", value_delimiter = ',')]
     url: Vec<String>,
 
-    /// Tasks, for a row each.
-    #[arg(long, default_value = "1,8,64,1000", value_delimiter = ',')]
-    tasks: Vec<u64>,
-
     /// How long each row is measured, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-
-    /// Threads of the client.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-
-    /// Only these ways.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Way::value_variants().to_vec())]
-    only: Vec<Way>,
 
     /// Path of the Redis server program.
     #[arg(long, default_value = SERVER, value_name = "FILE")]
@@ -77,7 +67,7 @@ fn main() -> ExitCode {
 
 fn run(flags: &Flags) -> Result<String, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(flags.threads)
+        .worker_threads(1)
         .enable_all()
         .build()?;
     let mut out = String::from(
@@ -88,17 +78,14 @@ fn run(flags: &Flags) -> Result<String, Box<dyn Error>> {
         processors: flags.server_processors.as_deref(),
         ..Settings::default()
     };
-    let is_redis_asked = flags.only.iter().any(|way| way.is_redis());
-    let redis = is_redis_asked
-        .then(|| RedisServer::start(&flags.redis_server, settings))
-        .transpose()?;
+    // Ends with this function.
+    let redis = RedisServer::start(&flags.redis_server, settings)?;
     // Messages of a later row are newer than those of all before it.
     let mut first = std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
-    for &tasks in &flags.tasks {
-        for &way in &flags.only {
+    for tasks in TASKS {
+        for way in Way::ALL {
             let row = async {
-                let redis = redis.as_ref().map(RedisServer::address);
-                let callers = Callers::of(way, &flags.url, redis).await?;
+                let callers = Callers::of(way, &flags.url, redis.address()).await?;
                 row(&callers, tasks, Duration::from_secs(flags.seconds), first).await
             };
             let row = runtime.block_on(row)?;

@@ -92,7 +92,7 @@ struct Write {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Answer {
+struct ModelAnswer {
     operation: u8,
     epoch: Epoch,
     version: u64,

@@ -127,7 +127,7 @@ mod tests {
     fn dirty(number: u64) -> Dirty {
         Dirty {
             since: Moment(number),
-            stage: Stage::Flying,
+            stage: Stage::InFlight,
             written_version: number,
         }
     }

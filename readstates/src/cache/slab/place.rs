@@ -28,18 +28,18 @@ impl Place {
         Self(LARGE | index as u32)
     }
 
-    pub(super) fn spot(self) -> Spot {
+    pub(super) fn location(self) -> Location {
         if self.0 & LARGE != 0 {
-            return Spot::Large((self.0 & !LARGE) as usize);
+            return Location::Large((self.0 & !LARGE) as usize);
         }
-        Spot::Region {
+        Location::Region {
             region: (self.0 >> UNIT_BITS) as usize,
             at: (self.0 as usize % (REGION / UNIT)) * UNIT,
         }
     }
 }
 
-pub(super) enum Spot {
+pub(super) enum Location {
     Region { region: usize, at: usize },
     Large(usize),
 }

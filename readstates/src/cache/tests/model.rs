@@ -16,7 +16,7 @@ use crate::block::take_over;
 
 /// What happens to the cache.
 #[derive(Debug, Clone)]
-enum Step {
+enum CacheStep {
     /// A user who may be cached is loaded from the store.
     Load(u64),
     Change(u64, Vec<Operation>),
@@ -25,7 +25,7 @@ enum Step {
     Capacity(u64),
     /// So many users are taken off; which of them land, and which fail.
     Flush(usize, Vec<bool>),
-    Hurry(u64),
+    BringForward(u64),
     Wait(u64),
 }
 
@@ -52,48 +52,48 @@ fn user() -> impl Strategy<Value = u64> {
     prop::sample::select(users)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CacheStep> {
     let operations = || {
         let many = proptest::collection::vec(operation(), 1..500);
         prop_oneof![3 => proptest::collection::vec(operation(), 1..40), 1 => many]
     };
     prop_oneof![
-        8 => user().prop_map(Step::Load),
-        8 => (user(), operations()).prop_map(|(user, operations)| Step::Change(user, operations)),
-        2 => proptest::collection::vec((user(), operation()), 0..60).prop_map(Step::ChangeMany),
-        2 => user().prop_map(Step::Read),
-        1 => (0_u64..8000).prop_map(Step::Capacity),
+        8 => user().prop_map(CacheStep::Load),
+        8 => (user(), operations()).prop_map(|(user, operations)| CacheStep::Change(user, operations)),
+        2 => proptest::collection::vec((user(), operation()), 0..60).prop_map(CacheStep::ChangeMany),
+        2 => user().prop_map(CacheStep::Read),
+        1 => (0_u64..8000).prop_map(CacheStep::Capacity),
         3 => (1_usize..20, proptest::collection::vec(any::<bool>(), 0..40))
-            .prop_map(|(most, landing)| Step::Flush(most, landing)),
-        1 => user().prop_map(Step::Hurry),
-        3 => (1_u64..40).prop_map(Step::Wait),
+            .prop_map(|(most, landing)| CacheStep::Flush(most, landing)),
+        1 => user().prop_map(CacheStep::BringForward),
+        3 => (1_u64..40).prop_map(CacheStep::Wait),
     ]
 }
 
 /// Everybody's block as it must be, wherever it is, and what the store has.
-struct World {
+struct CacheWorld {
     cache: Cache,
     now: Instant,
     blocks: BTreeMap<u64, Vec<u8>>,
     stored: HashMap<u64, (Vec<u8>, Stamp)>,
-    aloft: Vec<Flight>,
+    in_flight: Vec<BlockWrite>,
 }
 
-impl World {
+impl CacheWorld {
     fn new() -> Self {
         Self {
             cache: cache(5000),
             now: Instant::now(),
             blocks: BTreeMap::new(),
             stored: HashMap::new(),
-            aloft: Vec::new(),
+            in_flight: Vec::new(),
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: CacheStep) {
         match step {
-            Step::Load(user) => self.load(user),
-            Step::Change(user, operations) => {
+            CacheStep::Load(user) => self.load(user),
+            CacheStep::Change(user, operations) => {
                 let done = self.cache.change(
                     user,
                     &operations,
@@ -110,7 +110,7 @@ impl World {
                     assert_eq!(seen, self.blocks[&user]);
                 }
             }
-            Step::ChangeMany(operations) => {
+            CacheStep::ChangeMany(operations) => {
                 let mut done = vec![None; operations.len()];
                 self.cache.change_many(
                     &operations[..],
@@ -130,25 +130,26 @@ impl World {
                     }
                 }
             }
-            Step::Read(user) => {
+            CacheStep::Read(user) => {
                 if let Some(seen) = self.cache.read(user, |block| block.bytes().to_vec()) {
                     assert_eq!(seen, self.blocks[&user]);
                 }
             }
-            Step::Capacity(states) => {
+            CacheStep::Capacity(states) => {
                 self.cache.set_capacity(states);
                 let mut shrink = self.cache.shrink();
                 while shrink.step(self.now) {}
             }
-            Step::Flush(most, landing) => {
-                self.aloft.extend(self.cache.begin_flushes(self.now, most));
-                for lands in landing.into_iter().take(self.aloft.len()) {
-                    let flight = self.aloft.remove(0);
-                    self.land(flight, lands);
+            CacheStep::Flush(most, landing) => {
+                self.in_flight
+                    .extend(self.cache.begin_flushes(self.now, most));
+                for lands in landing.into_iter().take(self.in_flight.len()) {
+                    let write = self.in_flight.remove(0);
+                    self.land(write, lands);
                 }
             }
-            Step::Hurry(user) => self.cache.hurry(user, self.now),
-            Step::Wait(seconds) => self.now += Duration::from_secs(seconds),
+            CacheStep::BringForward(user) => self.cache.bring_forward(user, self.now),
+            CacheStep::Wait(seconds) => self.now += Duration::from_secs(seconds),
         }
     }
 
@@ -183,16 +184,14 @@ impl World {
         apply(block, operation, PROCESS.started_micros).unwrap()
     }
 
-    fn land(&mut self, flight: Flight, lands: bool) {
+    fn land(&mut self, write: BlockWrite, lands: bool) {
         if !lands {
-            self.cache.failed(&flight, self.now);
+            self.cache.failed(&write, self.now);
             return;
         }
-        self.cache.written(&flight, self.now);
-        let last = self
-            .stored
-            .insert(flight.user, (flight.bytes, flight.stamp));
-        assert!(last.is_none_or(|(_, stamp)| stamp < flight.stamp));
+        self.cache.written(&write, self.now);
+        let last = self.stored.insert(write.user, (write.bytes, write.stamp));
+        assert!(last.is_none_or(|(_, stamp)| stamp < write.stamp));
     }
 
     /// Counts again what the accounts say.
@@ -246,10 +245,12 @@ impl World {
     fn empty(&mut self) {
         self.cache.set_capacity(0);
         for _ in 0..20 {
-            let aloft = std::mem::take(&mut self.aloft);
-            aloft.into_iter().for_each(|flight| self.land(flight, true));
+            let in_flight = std::mem::take(&mut self.in_flight);
+            in_flight
+                .into_iter()
+                .for_each(|write| self.land(write, true));
             self.now += INTERVAL * 2;
-            self.aloft = self.cache.begin_flushes(self.now, usize::MAX);
+            self.in_flight = self.cache.begin_flushes(self.now, usize::MAX);
         }
         let mut shrink = self.cache.shrink();
         while shrink.step(self.now) {}
@@ -261,7 +262,7 @@ proptest! {
 
     #[test]
     fn the_cache_is_what_the_model_says(steps in proptest::collection::vec(step(), 1..120)) {
-        let mut world = World::new();
+        let mut world = CacheWorld::new();
         for (number, step) in steps.into_iter().enumerate() {
             world.take(step);
             // Counting takes longer than the steps.

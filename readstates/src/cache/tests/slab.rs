@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::slab::{Place, REGION, Seat, Slab};
+use super::super::slab::{Place, REGION, Slab, SlabRoom};
 use crate::block::Room;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum SlabStep {
     Put(usize),
     Resize(prop::sample::Index, usize),
     Remove(prop::sample::Index),
@@ -19,52 +19,52 @@ fn length() -> impl Strategy<Value = usize> {
     prop_oneof![6 => 24_usize..1200, 2 => 3000_usize..9000, 1 => 9000_usize..40_000]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SlabStep> {
     prop_oneof![
-        5 => length().prop_map(Step::Put),
+        5 => length().prop_map(SlabStep::Put),
         4 => (any::<prop::sample::Index>(), length())
-            .prop_map(|(which, length)| Step::Resize(which, length)),
-        3 => any::<prop::sample::Index>().prop_map(Step::Remove),
+            .prop_map(|(which, length)| SlabStep::Resize(which, length)),
+        3 => any::<prop::sample::Index>().prop_map(SlabStep::Remove),
     ]
 }
 
 /// The slab, and where each user's block is and what it must be.
 #[derive(Default)]
-struct World {
+struct SlabWorld {
     slab: Slab,
     blocks: BTreeMap<u64, (Place, Vec<u8>)>,
     next: u64,
 }
 
-impl World {
+impl SlabWorld {
     fn some(&self, which: &prop::sample::Index) -> Option<u64> {
         let users: Vec<u64> = self.blocks.keys().copied().collect();
         (!users.is_empty()).then(|| *which.get(&users))
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &SlabStep) {
         match step {
-            Step::Put(length) => {
+            SlabStep::Put(length) => {
                 self.next += 1;
                 let block = vec![self.next as u8; *length];
                 let place = self.slab.put(self.next, &block);
                 self.blocks.insert(self.next, (place, block));
             }
-            Step::Resize(which, length) => {
+            SlabStep::Resize(which, length) => {
                 let Some(user) = self.some(which) else { return };
                 let (place, block) = self.blocks.get_mut(&user).unwrap();
-                let mut seat = Seat {
+                let mut room = SlabRoom {
                     slab: &mut self.slab,
                     place: *place,
                 };
-                seat.resize(*length);
+                room.resize(*length);
                 block.resize(*length, 0);
-                assert_eq!(seat.bytes(), block, "what is new is 0");
-                seat.bytes_mut().fill(user as u8);
+                assert_eq!(room.bytes(), block, "what is new is 0");
+                room.bytes_mut().fill(user as u8);
                 block.fill(user as u8);
-                *place = seat.place;
+                *place = room.place;
             }
-            Step::Remove(which) => {
+            SlabStep::Remove(which) => {
                 let Some(user) = self.some(which) else { return };
                 let (place, _) = self.blocks.remove(&user).unwrap();
                 self.slab.remove(place);
@@ -101,7 +101,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..600),
         tidied_every in 1_usize..100,
     ) {
-        let mut world = World::default();
+        let mut world = SlabWorld::default();
         for (number, step) in steps.iter().enumerate() {
             world.take(step);
             if number % tidied_every == 0 {

@@ -40,8 +40,8 @@ fn a_slot_goes_from_one_cache_to_another_with_what_is_dirty() {
         from.insert(user, None);
         change(&from, user, ack(10, user), now).unwrap();
     }
-    for flight in from.begin_flushes(now + INTERVAL * 2, 5) {
-        from.written(&flight, now);
+    for write in from.begin_flushes(now + INTERVAL * 2, 5) {
+        from.written(&write, now);
     }
     let blocks = exported(&from, &only(slot), now + Duration::from_secs(9));
     assert_eq!(blocks.len(), 20, "and no user of another slot");
@@ -65,13 +65,9 @@ fn a_slot_goes_from_one_cache_to_another_with_what_is_dirty() {
         let version = |cache: &Cache| cache.read(user, |block| block.version());
         assert_eq!(version(&to), version(&from), "no version is skipped");
     }
-    let flights = to.begin_flushes(later + INTERVAL, 100);
-    assert_eq!(flights.len(), 15);
-    assert!(
-        flights
-            .iter()
-            .all(|flight| flight.stamp.epoch() == epoch(9))
-    );
+    let writes = to.begin_flushes(later + INTERVAL, 100);
+    assert_eq!(writes.len(), 15);
+    assert!(writes.iter().all(|write| write.stamp.epoch() == epoch(9)));
 }
 
 #[test]
@@ -90,8 +86,8 @@ fn a_process_younger_than_a_change_writes_it_when_the_one_before_would_have() {
     }
     to.serve(slot, epoch(9));
     assert_eq!(to.begin_flushes(started, 100), []);
-    let flights = to.begin_flushes(started + INTERVAL / 2, 100);
-    assert_eq!(flights.len(), 20);
+    let writes = to.begin_flushes(started + INTERVAL / 2, 100);
+    assert_eq!(writes.len(), 20);
 }
 
 #[test]
@@ -138,8 +134,8 @@ async fn what_is_retired_goes_dirty_or_not_and_nothing_else() {
         cache.insert(user, None);
         change(&cache, user, ack(10, 1), now).unwrap();
     }
-    let flights = cache.begin_flushes(now + INTERVAL * 2, 100);
-    assert_eq!(flights.len(), 31);
+    let writes = cache.begin_flushes(now + INTERVAL * 2, 100);
+    assert_eq!(writes.len(), 31);
     cache.close(slot);
     cache.retire(slot);
     cache.sweep().await;
@@ -152,8 +148,8 @@ async fn what_is_retired_goes_dirty_or_not_and_nothing_else() {
     let user = users[0];
     cache.insert(user, None);
     change(&cache, user, ack(10, 2), now).unwrap();
-    for flight in &flights {
-        cache.written(flight, now);
+    for write in &writes {
+        cache.written(write, now);
     }
     assert_eq!(cache.dirty_users(), 1, "the other one was written");
     let first = Stamp::new(epoch(5), 0).as_database() as u64;
@@ -167,13 +163,13 @@ fn a_write_of_the_epoch_before_does_not_count_for_this_one() {
     let cache = cache(1000);
     cache.insert(users[0], None);
     change(&cache, users[0], ack(10, 1), now).unwrap();
-    let flights = cache.begin_flushes(now + INTERVAL * 2, 1);
+    let writes = cache.begin_flushes(now + INTERVAL * 2, 1);
     // The slot is taken again, with what is here.
     cache.serve(slot, epoch(7));
-    cache.written(&flights[0], now);
+    cache.written(&writes[0], now);
     assert_eq!(cache.dirty_users(), 1, "it is written once more");
     let again = cache.begin_flushes(now + INTERVAL * 4, 1);
-    assert!(again[0].stamp > flights[0].stamp);
+    assert!(again[0].stamp > writes[0].stamp);
     assert_eq!(again[0].stamp.epoch(), epoch(7));
     cache.written(&again[0], now);
     assert_eq!(cache.dirty_users(), 0);
@@ -233,8 +229,8 @@ fn a_process_that_is_alone_stamps_from_its_start_though_its_epoch_may_be_that_of
     cache.serve(slot, epoch(5));
     cache.insert(users[0], None);
     change(&cache, users[0], ack(10, 1), now).unwrap();
-    let flights = cache.begin_flushes(now + INTERVAL * 2, 1);
-    assert!(flights[0].stamp.as_database() > started_micros as i64);
+    let writes = cache.begin_flushes(now + INTERVAL * 2, 1);
+    assert!(writes[0].stamp.as_database() > started_micros as i64);
     assert!(cache.read(users[0], |block| block.version()) > Some(started_micros));
 }
 
@@ -251,8 +247,8 @@ fn in_a_ring_that_others_share_a_stamp_is_one_of_its_epoch_however_far_ahead_the
     cache.serve(slot, epoch(5));
     cache.insert(users[0], None);
     change(&cache, users[0], ack(10, 1), now).unwrap();
-    let flights = cache.begin_flushes(now + INTERVAL * 2, 1);
-    assert_eq!(flights[0].stamp.epoch(), epoch(5));
+    let writes = cache.begin_flushes(now + INTERVAL * 2, 1);
+    assert_eq!(writes[0].stamp.epoch(), epoch(5));
 }
 
 #[test]
@@ -268,8 +264,8 @@ fn a_block_that_was_written_ahead_of_our_clock_is_still_written_above() {
     for user in [1, 2] {
         change(&cache, user, ack(10, 1), now).unwrap();
     }
-    let mut flights = cache.begin_flushes(now + INTERVAL * 2, 2);
-    flights.sort_unstable_by_key(|flight| flight.user);
-    assert_eq!(flights[0].stamp, ahead.successor());
-    assert!(flights[1].stamp < ahead, "the others are not dragged along");
+    let mut writes = cache.begin_flushes(now + INTERVAL * 2, 2);
+    writes.sort_unstable_by_key(|write| write.user);
+    assert_eq!(writes[0].stamp, ahead.successor());
+    assert!(writes[1].stamp < ahead, "the others are not dragged along");
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering};
 
-use super::{World, ack, config, recovered, world, world_of};
+use super::{JournalWorld, ack, config, recovered, world, world_of};
 use crate::{
     codec,
     journal::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A journal of three frames in one file, as it is on the disk.
-async fn three_frames(folder: &std::path::Path) -> World {
+async fn three_frames(folder: &std::path::Path) -> JournalWorld {
     let world = world();
     for user in 1..=3 {
         world.acknowledged(user, ack(user)).await;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use readstates_ring::Stamp;
 
-use super::{Shaky, Steps, World, memory, rows};
+use super::{MigrateWorld, Shaky, Steps, memory, rows};
 use crate::{
     block::{BlockRef, Operation, Visit},
     cache::{Process, Touch},
@@ -61,7 +61,7 @@ impl Member {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_pause_the_target_has_every_acknowledged_change() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let (source, target) = (memory(), memory());
     let before = member(source.clone(), 0);
     for user in 1..=USERS {

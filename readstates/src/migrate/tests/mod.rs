@@ -81,12 +81,12 @@ async fn rows(scan: &dyn Scan) -> Rows {
 }
 
 /// Two stores and a checkpoint.
-struct World {
+struct MigrateWorld {
     folder: TempDir,
     wish: Wish,
 }
 
-impl World {
+impl MigrateWorld {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let wish = Wish {
@@ -171,7 +171,7 @@ fn problems(refused: MigrateError) -> (u64, String) {
 
 #[tokio::test]
 async fn everything_is_copied_under_its_own_stamp_and_a_second_pass_writes_nothing() {
-    let (world, steps) = (World::new(), Steps::left(NO_LIMIT));
+    let (world, steps) = (MigrateWorld::new(), Steps::left(NO_LIMIT));
     let (source, target) = (memory(), Shaky::on(&steps));
     fill(&*source);
     let last = world.copy(&source, &target).await.unwrap();
@@ -196,7 +196,7 @@ async fn everything_is_copied_under_its_own_stamp_and_a_second_pass_writes_nothi
 }
 
 /// What the checkpoint has as copied is among the rows of the target.
-async fn recorded_is_done(world: &World, memory: &MemoryStore, target: &Rows) {
+async fn recorded_is_done(world: &MigrateWorld, memory: &MemoryStore, target: &Rows) {
     if let Some(recorded) = CheckpointFile::peek(&world.wish.checkpoint).unwrap()
         && let Some(pass) = recorded.copying
     {
@@ -218,7 +218,7 @@ async fn recorded_is_done(world: &World, memory: &MemoryStore, target: &Rows) {
 #[tokio::test(start_paused = true)]
 async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
     let whole = {
-        let (world, steps) = (World::new(), Steps::left(NO_LIMIT));
+        let (world, steps) = (MigrateWorld::new(), Steps::left(NO_LIMIT));
         let (source, target) = (Shaky::on(&steps), Shaky::on(&steps));
         fill(&source.inner);
         world.copy(&source, &target).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
     };
     let early = [0, 1, 2, 3, 255, 256, 257, 300, 1000, 2000];
     for killed_after in early.into_iter().chain([whole - 2, whole - 1]) {
-        let world = World::new();
+        let world = MigrateWorld::new();
         let steps = Steps::left(killed_after);
         let (source, target) = (Shaky::on(&steps), Shaky::on(&steps));
         fill(&source.inner);
@@ -271,7 +271,7 @@ async fn a_move_that_is_killed_at_any_step_goes_on_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_verification_that_is_resumed_reads_the_rest_and_one_that_is_not_reads_all() {
-    let (world, alive) = (World::new(), Steps::left(NO_LIMIT));
+    let (world, alive) = (MigrateWorld::new(), Steps::left(NO_LIMIT));
     let (source, target) = (memory(), memory());
     fill(&*source);
     world.copy(&source, &target).await.unwrap();
@@ -297,7 +297,7 @@ async fn a_verification_that_is_resumed_reads_the_rest_and_one_that_is_not_reads
 
 #[tokio::test]
 async fn what_members_write_during_the_passes_is_copied_until_few_differ() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let (source, target) = (Shaky::on(&Steps::left(NO_LIMIT)), memory());
     fill(&source.inner);
     // Two users change with each page, and one is new, until the members are stopped.
@@ -318,7 +318,7 @@ async fn what_members_write_during_the_passes_is_copied_until_few_differ() {
 
 #[tokio::test(start_paused = true)]
 async fn members_that_change_too_much_are_told_apart_from_failures() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let (source, target) = (Shaky::on(&Steps::left(NO_LIMIT)), memory());
     fill(&source.inner);
     let mut message = 100_000;
@@ -335,7 +335,7 @@ async fn members_that_change_too_much_are_told_apart_from_failures() {
 /// Members that write both stores: nothing they do looks like somebody else's rows, and in the end nothing is lacking.
 #[tokio::test(start_paused = true)]
 async fn members_may_write_both_stores_from_before_the_first_pass_on() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let (source, target) = (Shaky::on(&Steps::left(NO_LIMIT)), memory());
     fill(&source.inner);
     let members = MovingStore::new(Arc::clone(&source) as Arc<dyn Store>, target.clone());
@@ -364,7 +364,7 @@ async fn members_may_write_both_stores_from_before_the_first_pass_on() {
 
 #[tokio::test(start_paused = true)]
 async fn stores_that_are_away_for_a_while_are_waited_for_and_for_long_given_up() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let steps = Steps::left(NO_LIMIT);
     let (source, target) = (Shaky::on(&steps), Shaky::on(&steps));
     fill(&source.inner);
@@ -387,7 +387,7 @@ async fn stores_that_are_away_for_a_while_are_waited_for_and_for_long_given_up()
 
 #[tokio::test]
 async fn stores_of_different_kinds_are_compared_in_both_directions() {
-    let world = World::new();
+    let world = MigrateWorld::new();
     let embedded = Arc::new(EmbeddedStore::open(&world.path("store"), 0).unwrap());
     let source = memory();
     fill(&*source);
@@ -404,7 +404,7 @@ async fn stores_of_different_kinds_are_compared_in_both_directions() {
     );
 
     // And back: from where the members were to where they had been.
-    let back = World::new().merging();
+    let back = MigrateWorld::new().merging();
     back.copy(&embedded, &source).await.unwrap();
     assert_eq!(source.load(USERS + 9).await.unwrap(), Some(row(1)));
     back.verify(&embedded, &source).await.unwrap();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{World, memory, rows};
+use super::{MigrateWorld, memory, rows};
 use crate::store::{Store, Stored};
 use readstates_ring::Stamp;
 
@@ -39,7 +39,7 @@ proptest! {
                 put(&*both, write).await;
             }
             let before = rows(&*source).await;
-            let world = World::new().merging();
+            let world = MigrateWorld::new().merging();
             // Without a file: its syncs take most of the time.
             let mut moving = world.begin_with(&source, &target, false).await.unwrap();
             let mut conflicts = 0;

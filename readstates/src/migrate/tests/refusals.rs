@@ -2,12 +2,12 @@
 
 use readstates_ring::Stamp;
 
-use super::{End, Move, USERS, World, fill, memory, problems, put, row, rows};
+use super::{End, MigrateWorld, Move, USERS, fill, memory, problems, put, row, rows};
 use crate::store::Store;
 
 #[tokio::test(start_paused = true)]
 async fn a_newer_row_in_the_target_stays_and_is_told_unless_it_is_expected() {
-    let (world, source, target) = (World::new(), memory(), memory());
+    let (world, source, target) = (MigrateWorld::new(), memory(), memory());
     fill(&*source);
     world.copy(&source, &target).await.unwrap();
     put(&*target, 5, 90_000);
@@ -34,7 +34,7 @@ async fn a_newer_row_in_the_target_stays_and_is_told_unless_it_is_expected() {
 #[tokio::test(start_paused = true)]
 async fn a_target_with_rows_of_others_is_refused_before_anything_is_written() {
     for (user, message) in [(5, 90_000), (5, 1), (USERS + 1, 1)] {
-        let (world, source, target) = (World::new(), memory(), memory());
+        let (world, source, target) = (MigrateWorld::new(), memory(), memory());
         fill(&*source);
         put(&*target, user, message);
         let before = rows(&*target).await;
@@ -52,7 +52,7 @@ async fn a_target_with_rows_of_others_is_refused_before_anything_is_written() {
         assert_eq!(target.load(user).await.unwrap(), Some(expected));
     }
     // Rows as the source has them are of an earlier run whose checkpoint is lost.
-    let (world, source, target) = (World::new(), memory(), memory());
+    let (world, source, target) = (MigrateWorld::new(), memory(), memory());
     fill(&*source);
     (1..400).for_each(|user| put(&*target, user, user));
     world.copy(&source, &target).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_target_with_rows_of_others_is_refused_before_anything_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_row_from_days_ahead_is_told_and_the_rest_copied() {
-    let (world, source, target) = (World::new(), memory(), memory());
+    let (world, source, target) = (MigrateWorld::new(), memory(), memory());
     fill(&*source);
     let bytes = row(1).bytes;
     source
@@ -76,7 +76,7 @@ async fn a_row_from_days_ahead_is_told_and_the_rest_copied() {
 
 #[tokio::test]
 async fn a_checkpoint_of_another_move_and_one_store_twice_are_refused() {
-    let (world, source, target) = (World::new(), memory(), memory());
+    let (world, source, target) = (MigrateWorld::new(), memory(), memory());
     world.copy(&source, &target).await.unwrap();
     let end = |id: &str| End::new(id.to_owned(), id.to_owned(), memory());
     let begin = async |a, b| {
@@ -91,7 +91,7 @@ async fn a_checkpoint_of_another_move_and_one_store_twice_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_verification_finds_each_row_that_is_missing_or_old_and_a_dry_run_counts_them() {
-    let (world, source, target) = (World::new(), memory(), memory());
+    let (world, source, target) = (MigrateWorld::new(), memory(), memory());
     fill(&*source);
     world.copy(&source, &target).await.unwrap();
     put(&*source, 1, 90_000);

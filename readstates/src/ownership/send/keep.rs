@@ -27,7 +27,7 @@ const KEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has become of slots that were sealed for a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Handover {
     /// The ring was not asked to name another for any of them, or names this member again, which goes on with what is here.
     Here,
     /// The ring names the destination.
@@ -41,33 +41,35 @@ impl Ownership {
     /// Tries once to come to where nothing has to be kept of slots that were sealed for a transfer; returns whether
     /// that is so.
     pub(super) async fn may_let_go(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> bool {
-        let why = match self.fate(to, slots) {
-            Fate::Here => return true,
-            Fate::Handed if self.tell(to).await => return true,
-            Fate::Handed => "the new owner has not confirmed that it knows of the ring and serves",
-            Fate::Unknown if mutant::drops(Rule::R18) => return true,
-            Fate::Unknown => "the ring has not said that it names the new owner",
+        let why = match self.handover(to, slots) {
+            Handover::Here => return true,
+            Handover::Handed if self.tell(to).await => return true,
+            Handover::Handed => {
+                "the new owner has not confirmed that it knows of the ring and serves"
+            }
+            Handover::Unknown if mutant::drops(Rule::R18) => return true,
+            Handover::Unknown => "the ring has not said that it names the new owner",
         };
         tracing::warn!(to = to.name(), "writing what was handed on: {why}");
         self.write_all().await
     }
 
-    fn fate(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> Fate {
+    fn handover(&self, to: &Destination, slots: &[(Slot, Epoch)]) -> Handover {
         let (me, to) = (self.me.incarnation(), to.member.incarnation());
         let routes = self.routes.load();
-        let mut fate = Fate::Here;
+        let mut handover = Handover::Here;
         for &(slot, epoch) in slots {
             let config = routes.table().config(slot);
             let named = config.filter(|config| config.epoch() > epoch);
             match named.map(|config| (config.owner(), config.inherits())) {
                 None if !self.slots.has_asked(slot) => {}
                 Some((owner, Some(inherits))) if owner == me && inherits == epoch => {}
-                Some((owner, _)) if owner == to => fate = Fate::Handed,
+                Some((owner, _)) if owner == to => handover = Handover::Handed,
                 // A store that was restored in the middle of the transfer names a third member.
-                None | Some(_) => return Fate::Unknown,
+                None | Some(_) => return Handover::Unknown,
             }
         }
-        fate
+        handover
     }
 
     /// Keeps slots that could not be let go, until that is possible. In the background: the database may be away for

@@ -23,7 +23,7 @@ use readstates_ring::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::world::World;
+use super::world::PausedWorld;
 use crate::common::rings;
 
 const OWNER: u64 = 77;
@@ -88,7 +88,12 @@ fn presence(incarnation: u64, renewals: u64) -> Presence {
 }
 
 /// The table after one in which the owner asks for these slots again, with this backup.
-fn asked_again(world: &World, table: &RingTable, slots: &[Slot], backup: Option<u64>) -> RingTable {
+fn asked_again(
+    world: &PausedWorld,
+    table: &RingTable,
+    slots: &[Slot],
+    backup: Option<u64>,
+) -> RingTable {
     let (owner, backup) = (listed(OWNER), backup.map(listed));
     let (how, now) = (Succession::Handed, world.unix_micros());
     rings::swapped(table, slots, &owner, backup.as_ref(), how, now)
@@ -109,8 +114,8 @@ fn config(table: &RingTable, slot: Slot) -> SlotConfig {
 }
 
 /// Some slots have an owner, and no backup.
-async fn owned() -> (World, Arc<MemoryRing>, Other) {
-    let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
+async fn owned() -> (PausedWorld, Arc<MemoryRing>, Other) {
+    let (mut world, ring) = (PausedWorld::new(), Arc::new(MemoryRing::default()));
     world.ring = Arc::clone(&ring) as _;
     let slots: Vec<Slot> = backed().collect();
     let first = asked_again(&world, &RingTable::default(), &slots, None);
@@ -120,7 +125,7 @@ async fn owned() -> (World, Arc<MemoryRing>, Other) {
 }
 
 /// They have both.
-async fn owned_and_backed() -> (World, Arc<MemoryRing>, Other, Other) {
+async fn owned_and_backed() -> (PausedWorld, Arc<MemoryRing>, Other, Other) {
     let (world, ring, owner) = owned().await;
     let slots: Vec<Slot> = backed().collect();
     let named = asked_again(&world, &*table(&ring).await, &slots, Some(BACKUP));

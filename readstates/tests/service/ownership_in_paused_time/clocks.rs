@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     balance,
-    world::{Member, Said, World},
+    world::{Member, PausedWorld, Said},
 };
 use crate::common::severable::{Reach, Severable};
 
@@ -33,7 +33,7 @@ fn all_served(members: &[&Member]) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn members_die_one_after_another_and_one_whose_clock_is_wrong_takes_nothing() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let right = [
         world.member().await,
         world.member().await,
@@ -62,7 +62,7 @@ async fn members_die_one_after_another_and_one_whose_clock_is_wrong_takes_nothin
 
 #[tokio::test(start_paused = true)]
 async fn whoever_has_a_wrong_clock_keeps_what_it_owns_by_the_time_of_the_others() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     world.clocks_ahead = 48 * HOUR;
     let severable = Severable::new(&world.ring);
     // The store tells the time from the beginning on.
@@ -95,7 +95,7 @@ async fn whoever_has_a_wrong_clock_keeps_what_it_owns_by_the_time_of_the_others(
 
 #[tokio::test(start_paused = true)]
 async fn members_that_are_all_wrong_by_days_alike_mint_by_a_store_that_tells_the_time() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let shared = Arc::clone(&world.ring);
     world.clocks_ahead = 72 * HOUR;
     let mut members = Vec::new();
@@ -118,7 +118,7 @@ async fn members_that_are_all_wrong_by_days_alike_mint_by_a_store_that_tells_the
 }
 
 /// A ring in which some slots of a member were minted by a clock that was so far ahead.
-async fn minted_ahead(world: &World, member: &Member, slots: usize, ahead: i64) {
+async fn minted_ahead(world: &PausedWorld, member: &Member, slots: usize, ahead: i64) {
     let read = world.ring.get().await.unwrap().unwrap();
     let me = member.ownership.me();
     let mine = read.table.owned_by(me.incarnation()).take(slots);
@@ -135,7 +135,7 @@ async fn minted_ahead(world: &World, member: &Member, slots: usize, ahead: i64) 
 
 #[tokio::test(start_paused = true)]
 async fn a_move_with_slots_that_a_wrong_clock_minted_moves_the_others_and_seals_nothing() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     minted_ahead(&world, &first, 32, 2 * HOUR).await;
     let table = Arc::clone(first.ownership.routes().table());
@@ -168,7 +168,7 @@ async fn a_move_with_slots_that_a_wrong_clock_minted_moves_the_others_and_seals_
 
 #[tokio::test(start_paused = true)]
 async fn slots_that_cannot_be_swapped_do_not_keep_others_from_being_taken() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     // More than can be written with.
     minted_ahead(&world, &first, 32, 60 * HOUR).await;
@@ -183,7 +183,7 @@ async fn slots_that_cannot_be_swapped_do_not_keep_others_from_being_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restored_ring_is_told_what_its_members_know_and_nobody_is_robbed() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let first = world.member().await;
     let old = world.ring.get().await.unwrap().unwrap().table;
     let second = world.member().await;
@@ -224,7 +224,7 @@ async fn a_restored_ring_is_told_what_its_members_know_and_nobody_is_robbed() {
 
 #[tokio::test(start_paused = true)]
 async fn routes_follow_the_store_when_its_number_is_lower_and_says_nothing_less() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     balance(&[&first, &second]).await;
     let read = world.ring.get().await.unwrap().unwrap();
@@ -252,7 +252,7 @@ async fn routes_follow_the_store_when_its_number_is_lower_and_says_nothing_less(
 
 #[tokio::test(start_paused = true)]
 async fn routes_follow_a_restored_store_that_came_to_the_same_number_in_another_way() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     balance(&[&first, &second]).await;
     let read = world.ring.get().await.unwrap().unwrap();

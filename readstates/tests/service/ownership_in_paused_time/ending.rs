@@ -8,12 +8,12 @@ use tokio::time::sleep;
 use super::{
     balance,
     replicated::{USERS, ack_all, all_are_backed, nothing_is_lost, until, with_ring},
-    world::{Member, World},
+    world::{Member, PausedWorld},
 };
 use crate::common::severable::{Reach, Severable};
 
 /// Two members that back each other and have acknowledged changes that are not written, and the store of their ring.
-async fn two_that_acknowledged() -> (World, Arc<Severable>, Member, Member) {
+async fn two_that_acknowledged() -> (PausedWorld, Arc<Severable>, Member, Member) {
     let (mut world, ring) = with_ring();
     let severable = Severable::new(&world.ring);
     world.ring = Arc::clone(&severable) as _;
@@ -25,7 +25,7 @@ async fn two_that_acknowledged() -> (World, Arc<Severable>, Member, Member) {
 }
 
 /// A member that begins with the database alone has what was acknowledged.
-async fn the_database_has_everything(world: &mut World) {
+async fn the_database_has_everything(world: &mut PausedWorld) {
     let third = world.member().await;
     until("taken over", async || third.owned() == SLOTS).await;
     nothing_is_lost(&[&third], 5).await;

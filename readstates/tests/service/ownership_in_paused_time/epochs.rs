@@ -9,12 +9,12 @@ use tokio::time::sleep;
 
 use super::{
     balance,
-    world::{Said, World},
+    world::{PausedWorld, Said},
 };
 
 #[tokio::test(start_paused = true)]
 async fn every_slot_gets_a_new_epoch_in_time_and_is_served_and_cached_all_the_while() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     world.timing.epoch_lasts = Duration::from_secs(60);
     let (first, second) = (world.member().await, world.member().await);
     balance(&[&first, &second]).await;

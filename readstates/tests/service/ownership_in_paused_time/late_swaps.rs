@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     restores::{ack_all, lost, nothing_is_lost, restore, settled, table, with_ring},
-    world::{Member, World},
+    world::{Member, PausedWorld},
 };
 use crate::common::{
     faulty::{FaultyStore, Mood},
@@ -31,7 +31,7 @@ struct Three {
 }
 
 /// Message 5 is acknowledged, and the database is away.
-async fn three() -> (World, Three) {
+async fn three() -> (PausedWorld, Three) {
     let (mut world, ring) = with_ring();
     let database = FaultyStore::new();
     world.store = Arc::clone(&database) as _;
@@ -88,7 +88,7 @@ fn move_all(from: &Member, to: &Member) -> impl Future<Output = ()> {
 /// The second member has asked for the slots of the first one, which it took for dead, and the ring has not carried
 /// that out. The first one has come back, has acknowledged message 6, and takes its slots again since a move has
 /// failed: that is not carried out yet either.
-async fn taken_over_late() -> (World, Three) {
+async fn taken_over_late() -> (PausedWorld, Three) {
     let (world, three) = three().await;
     let [first, second, _] = &three.members;
     let [to_first, to_second, to_third] = &three.reaches;

@@ -20,7 +20,7 @@ use std::{
 use readstates::block::Outcome;
 use readstates_ring::moves::{Live, next_batch};
 use tokio::time::{Instant, sleep};
-use world::{Member, Said, World};
+use world::{Member, PausedWorld, Said};
 
 use crate::common::severable::{Reach, Severable};
 
@@ -45,7 +45,7 @@ async fn balance(members: &[&Member]) {
 
 #[tokio::test(start_paused = true)]
 async fn slots_move_between_members_that_share_nothing_but_a_simulated_network() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let first = world.member().await;
     for user in 1..=100 {
         assert!(matches!(
@@ -79,7 +79,7 @@ async fn slots_move_between_members_that_share_nothing_but_a_simulated_network()
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_members_slots_are_taken_after_thirteen_seconds_and_before_twenty() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     let Said::Done(_, version) = first.ack(1, 5).await else {
         panic!("the first member owns everything")
@@ -102,7 +102,7 @@ async fn a_dead_members_slots_are_taken_after_thirteen_seconds_and_before_twenty
 
 #[tokio::test(start_paused = true)]
 async fn when_nobody_confirms_the_last_part_the_slots_go_on_here_under_a_new_epoch() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     for user in 1..=200 {
         assert!(matches!(
@@ -150,7 +150,7 @@ async fn when_nobody_confirms_the_last_part_the_slots_go_on_here_under_a_new_epo
 
 #[tokio::test(start_paused = true)]
 async fn whoever_has_lost_its_lease_before_the_last_part_comes_is_handed_nothing() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let first = world.member().await;
     let severed = Severable::new(&world.ring);
     world.ring = Arc::clone(&severed) as _;
@@ -188,7 +188,7 @@ async fn whoever_has_lost_its_lease_before_the_last_part_comes_is_handed_nothing
 #[tokio::test(start_paused = true)]
 async fn slots_whose_lease_ran_out_while_they_were_streamed_are_served_and_loaded_under_the_next_epoch()
  {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let severed = Severable::new(&world.ring);
     world.ring = Arc::clone(&severed) as _;
     let (first, second) = (world.member().await, world.member().await);
@@ -231,7 +231,7 @@ async fn slots_whose_lease_ran_out_while_they_were_streamed_are_served_and_loade
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_leaves_goes_on_offering_while_the_only_other_is_dead_and_not_known_to_be() {
-    let mut world = World::new();
+    let mut world = PausedWorld::new();
     let (first, second) = (world.member().await, world.member().await);
     for user in 1..=100 {
         let said = first.ack(user, 5).await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     balance,
-    world::{Member, Said, World},
+    world::{Member, PausedWorld, Said},
 };
 use crate::common::severable::{Reach, Severable};
 
@@ -24,8 +24,8 @@ fn runs() -> u64 {
 }
 
 /// Three members that have a third each, and what each can reach.
-async fn three() -> (World, Vec<Member>, Vec<Arc<Severable>>) {
-    let mut world = World::new();
+async fn three() -> (PausedWorld, Vec<Member>, Vec<Arc<Severable>>) {
+    let mut world = PausedWorld::new();
     let ring = Arc::clone(&world.ring);
     let (mut members, mut reaches) = (Vec::new(), Vec::new());
     for _ in 0..3 {

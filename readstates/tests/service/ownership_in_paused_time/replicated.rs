@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     balance,
-    world::{Member, Said, World},
+    world::{Member, PausedWorld, Said},
 };
 use crate::common::rings::presence;
 
@@ -59,15 +59,15 @@ pub(super) async fn all_are_backed(ring: &MemoryRing, members: &[&Member]) {
     .await;
 }
 
-pub(super) fn with_ring() -> (World, Arc<MemoryRing>) {
-    let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
+pub(super) fn with_ring() -> (PausedWorld, Arc<MemoryRing>) {
+    let (mut world, ring) = (PausedWorld::new(), Arc::new(MemoryRing::default()));
     world.ring = Arc::clone(&ring) as _;
     world.backing = Backing::Available;
     (world, ring)
 }
 
 /// Three members, each of which owns slots with a backup, and has acknowledged changes that are not written.
-async fn three_that_acknowledged() -> (World, Arc<MemoryRing>, [Member; 3]) {
+async fn three_that_acknowledged() -> (PausedWorld, Arc<MemoryRing>, [Member; 3]) {
     let (mut world, ring) = with_ring();
     let three = [
         world.member().await,
@@ -301,7 +301,7 @@ impl RingStore for OlderDefinition {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_keeps_no_backups_is_noticed_and_asked_again_when_it_may_have_changed() {
-    let (mut world, ring) = (World::new(), Arc::new(OlderDefinition::default()));
+    let (mut world, ring) = (PausedWorld::new(), Arc::new(OlderDefinition::default()));
     world.ring = Arc::clone(&ring) as _;
     world.backing = Backing::Available;
     let (first, second) = (world.member().await, world.member().await);

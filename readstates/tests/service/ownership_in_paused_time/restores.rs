@@ -13,14 +13,14 @@ use readstates::{
 use readstates_ring::{RingTable, SLOTS, Slot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world::{Member, Said, World};
+use super::world::{Member, PausedWorld, Said};
 use crate::common::severable::{Reach, Severable};
 
 pub(super) const USERS: std::ops::RangeInclusive<u64> = 1..=100;
 
 /// A world, and its ring, which a test can get at.
-pub(super) fn with_ring() -> (World, Arc<MemoryRing>) {
-    let (mut world, ring) = (World::new(), Arc::new(MemoryRing::default()));
+pub(super) fn with_ring() -> (PausedWorld, Arc<MemoryRing>) {
+    let (mut world, ring) = (PausedWorld::new(), Arc::new(MemoryRing::default()));
     world.ring = Arc::clone(&ring) as _;
     (world, ring)
 }
@@ -36,7 +36,7 @@ pub(super) async fn restore(ring: &MemoryRing, past: RingTable) {
 }
 
 /// Leaves like a member that is told to stop: everything is handed on and written, and it says so.
-async fn leave(world: &World, member: &Member) {
+async fn leave(world: &PausedWorld, member: &Member) {
     let ended = member.ownership.stop(Duration::from_secs(60)).await;
     assert!(ended.handed_on);
     assert_eq!(ended.unwritten_users, 0);
@@ -94,7 +94,7 @@ pub(super) async fn lost(members: &[&Member], message: u64) -> Vec<u64> {
 }
 
 /// A member owns everything, has acknowledged what is not written, and got all of it from one that has left since.
-async fn heir(world: &mut World, ring: &MemoryRing) -> (Member, Arc<RingTable>) {
+async fn heir(world: &mut PausedWorld, ring: &MemoryRing) -> (Member, Arc<RingTable>) {
     let first = world.member().await;
     let second = world.member().await;
     let past = table(ring).await;
@@ -253,7 +253,7 @@ struct NotServedYet {
 }
 
 /// Message 5 is acknowledged and not written. The third member does not say what it has seen of the ring.
-async fn not_served_yet() -> (World, NotServedYet) {
+async fn not_served_yet() -> (PausedWorld, NotServedYet) {
     let (mut world, ring) = with_ring();
     let first = world.member().await;
     let (to_second, to_third) = (Severable::new(&world.ring), Severable::new(&world.ring));

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{
     replicated::{USERS, ack_all, all_are_backed, said, until, with_ring},
-    world::{Member, Said, World},
+    world::{Member, PausedWorld, Said},
 };
 use crate::common::faulty::{FaultyStore, Mood};
 
@@ -27,7 +27,7 @@ const MESSAGE: u64 = 6;
 /// The first member owns everything, backed by the second, has acknowledged what is not written, and has sealed all slots to hand
 /// them to the second, which takes its time. The database is away.
 struct Sealed {
-    world: World,
+    world: PausedWorld,
     ring: Arc<MemoryRing>,
     database: Arc<FaultyStore>,
     first: Member,

@@ -110,7 +110,7 @@ impl Peers for Wire {
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct PausedWorld {
     pub(crate) network: Arc<Network>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ring: Arc<dyn RingStore>,
@@ -140,7 +140,7 @@ pub(crate) enum Said {
     Unknown,
 }
 
-impl World {
+impl PausedWorld {
     pub(crate) fn new() -> Self {
         Self {
             network: Arc::default(),

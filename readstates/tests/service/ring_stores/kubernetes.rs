@@ -31,13 +31,13 @@ const KUBECONFIG: &str = "READSTATES_TEST_APISERVER";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A namespace of its own.
-struct World {
+struct KubernetesWorld {
     config: Config,
     client: Client,
     namespace: String,
 }
 
-impl World {
+impl KubernetesWorld {
     async fn new() -> Option<Self> {
         let Some(path) = std::env::var_os(KUBECONFIG) else {
             println!("SKIPPED: {KUBECONFIG} is not set; hack/apiserver run COMMAND sets it");
@@ -95,7 +95,7 @@ async fn install_crds(client: &Client) {
 
 #[tokio::test]
 async fn the_ring_in_kubernetes_conforms() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     conforms(async || Arc::new(world.ring())).await;
@@ -103,7 +103,7 @@ async fn the_ring_in_kubernetes_conforms() {
 
 #[tokio::test]
 async fn what_others_wrote_on_the_object_stays() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();
@@ -142,7 +142,7 @@ async fn what_others_wrote_on_the_object_stays() {
 
 #[tokio::test]
 async fn a_table_that_lowers_an_epoch_is_refused_by_the_api_server_itself() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();
@@ -162,7 +162,7 @@ async fn a_table_that_lowers_an_epoch_is_refused_by_the_api_server_itself() {
 
 #[tokio::test]
 async fn a_ring_for_readers_that_know_more_is_neither_read_nor_changed() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();
@@ -186,7 +186,7 @@ async fn a_ring_for_readers_that_know_more_is_neither_read_nor_changed() {
 
 #[tokio::test]
 async fn a_full_ring_of_64_members_is_far_from_what_an_object_may_weigh() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();
@@ -208,7 +208,7 @@ async fn a_full_ring_of_64_members_is_far_from_what_an_object_may_weigh() {
 
 #[tokio::test]
 async fn a_lease_tells_people_who_lives_and_goes_with_the_ring() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();
@@ -255,7 +255,7 @@ async fn a_lease_tells_people_who_lives_and_goes_with_the_ring() {
 
 #[tokio::test]
 async fn a_ring_that_was_deleted_takes_no_presences_with_it_and_is_filled_with_what_members_know() {
-    let Some(world) = World::new().await else {
+    let Some(world) = KubernetesWorld::new().await else {
         return;
     };
     let ring = world.ring();

@@ -96,7 +96,7 @@ fn outcomes(outcomes: &[ImportOutcome]) -> Reply {
     (200, "", v3::encode_answer(outcomes))
 }
 
-fn three_rows(world: &World) -> String {
+fn three_rows(world: &TransferWorld) -> String {
     let rows = "user_id,channel_id,last_message_id\n1,10,5\n2,10,5\n3,10,5\n";
     world.write("rows.csv", rows)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use readstates_ledger::Fate;
+use readstates_ledger::Status;
 use readstates_ring::Slot;
 use tokio::time::sleep;
 
@@ -62,11 +62,11 @@ pub(super) async fn written_late(world: &Arc<World>) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn acknowledged(fate: Fate) -> Result<(), String> {
-    match fate {
-        Fate::Acknowledged(_) => Ok(()),
-        Fate::Unknown | Fate::NothingDone => {
-            Err(format!("a change was not acknowledged: {fate:?}"))
+pub(super) fn acknowledged(status: Status) -> Result<(), String> {
+    match status {
+        Status::Acknowledged(_) => Ok(()),
+        Status::Unknown | Status::NothingDone => {
+            Err(format!("a change was not acknowledged: {status:?}"))
         }
     }
 }

@@ -66,4 +66,4 @@ mod world;
 
 pub use limits::{Limits, Start};
 pub use mutants::{MUTANTS, Mutant};
-pub use world::World;
+pub use world::BackedWorld;

@@ -1,6 +1,6 @@
 //! What an owner or a backup might do instead, and the search that shows what comes of it.
 
-use super::{Limits, World};
+use super::{BackedWorld, Limits};
 use crate::{
     model::{Found, search},
     mutant::{self, Rule, Shortcut},
@@ -40,7 +40,7 @@ impl Mutant {
     /// Searches its world for what comes of it, up to this many states. What happens before is done right.
     #[must_use]
     pub fn search(self, most: usize) -> Found {
-        let start = World::new(self.limits);
+        let start = BackedWorld::new(self.limits);
         self.with(|| search(&start, most, |_, _| {}))
     }
 }

@@ -40,7 +40,7 @@ fn holds(name: &str, found: &Found) {
 
 #[test]
 fn with_a_backup_nothing_acknowledged_is_lost_whatever_happens() {
-    let found = search(&World::new(Limits::WIDE), STATES, |_, _| {});
+    let found = search(&BackedWorld::new(Limits::WIDE), STATES, |_, _| {});
     holds("everything, a little", &found);
 }
 
@@ -51,9 +51,9 @@ fn nothing_acknowledged_is_lost_in_narrow_worlds_with_backups() {
         if chosen.is_some_and(|chosen| at % SAMPLES != chosen) {
             continue;
         }
-        holds(name, &search(&World::new(limits), STATES, |_, _| {}));
+        holds(name, &search(&BackedWorld::new(limits), STATES, |_, _| {}));
     }
-    let found = search(&World::new(Limits::PROMOTION), STATES, |_, _| {});
+    let found = search(&BackedWorld::new(Limits::PROMOTION), STATES, |_, _| {});
     assert_eq!(found.verdict, Verdict::Complete);
 }
 
@@ -68,7 +68,7 @@ fn nothing_acknowledged_is_lost_on_long_random_walks() {
         Start::LateWrite,
         Start::LateWrites,
     ] {
-        let world = World::new(Limits {
+        let world = BackedWorld::new(Limits {
             start,
             ..Limits::LONG
         });
@@ -91,7 +91,7 @@ fn are_needed(mutants: &[Mutant]) {
         );
         println!("| {name} | {depth} | {states} |");
         // What it finds is the fault of the mutant: as it is, the protocol holds there.
-        let world = World::new(mutant.limits);
+        let world = BackedWorld::new(mutant.limits);
         holds(name, &search(&world, states + states / 10, |_, _| {}));
     }
 }

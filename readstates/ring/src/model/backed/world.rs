@@ -15,7 +15,7 @@ mod step;
 use std::time::Duration;
 
 use pod::Pod;
-pub(super) use step::Step;
+pub(super) use step::BackedStep;
 
 use super::Limits;
 use crate::{
@@ -44,7 +44,7 @@ type Content = [u8; OPERATIONS];
 
 /// Everything there is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct BackedWorld {
     ring: SlotConfig,
     pods: [Pod; PODS],
     database: Cell,
@@ -182,7 +182,7 @@ impl From<How> for Succession {
     }
 }
 
-impl World {
+impl BackedWorld {
     /// Pods that have just started, and have done what the limits say.
     #[must_use]
     pub fn new(left: Limits) -> Self {
@@ -245,51 +245,51 @@ impl World {
     ///
     /// # Errors
     /// When that breaks a promise.
-    pub fn take(&mut self, step: &Step) -> Result<(), String> {
+    pub fn take(&mut self, step: &BackedStep) -> Result<(), String> {
         self.carry_out(step)?;
         self.read_all()
     }
 
-    fn carry_out(&mut self, step: &Step) -> Result<(), String> {
+    fn carry_out(&mut self, step: &BackedStep) -> Result<(), String> {
         match *step {
-            Step::Arrive { pod, operation } => self.arrive(pod, operation),
-            Step::Answer { pod } => return self.answer(pod),
-            Step::Load { pod } => {
+            BackedStep::Arrive { pod, operation } => self.arrive(pod, operation),
+            BackedStep::Answer { pod } => return self.answer(pod),
+            BackedStep::Load { pod } => {
                 let database = self.database;
                 let pod = &mut self.pods[pod];
                 pod.loading = pod.slot.admits().map(|epoch| (epoch, database));
             }
-            Step::Loaded { pod } => return self.loaded(pod),
-            Step::Flush { pod } => self.flush(pod),
-            Step::Land { write, answered } => self.land(write, answered),
-            Step::GiveUp { pod } => self.pods[pod].writing = None,
-            Step::Evict { pod } => self.pods[pod].block = None,
-            Step::Beat { pod } => {
+            BackedStep::Loaded { pod } => return self.loaded(pod),
+            BackedStep::Flush { pod } => self.flush(pod),
+            BackedStep::Land { write, answered } => self.land(write, answered),
+            BackedStep::GiveUp { pod } => self.pods[pod].writing = None,
+            BackedStep::Evict { pod } => self.pods[pod].block = None,
+            BackedStep::Beat { pod } => {
                 self.left.beats -= 1;
                 self.beat(pod);
             }
-            Step::Seed { pod, to } => self.seed(pod, to),
-            Step::Name { pod } => self.name(pod),
-            Step::Drop { pod } => self.drop_backup(pod),
-            Step::Promote { pod } => self.promote(pod),
-            Step::Depose => self.depose(),
-            Step::Wait { pod } => self.now = self.now.max(self.pods[pod].serves_from),
-            Step::TakeOver { pod } => self.take_over(pod),
-            Step::Deliver { frame } => self.deliver(frame),
-            Step::Accept { acknowledgement } => self.accept(acknowledgement),
-            Step::Swap { asked } => self.swap(asked),
-            Step::Learn { pod } => return self.learn(pod),
-            Step::Agree { pod } => return self.agree(pod),
-            Step::Move { pod, to } => return self.hand_over(pod, to),
-            Step::Finish { pod } => return self.hear(pod, Event::Finished),
-            Step::TimeOut { pod } => return self.hear(pod, Event::StreamFailed),
-            Step::Receive { part } => return self.receive(part),
-            Step::Lapse { pod } => {
+            BackedStep::Seed { pod, to } => self.seed(pod, to),
+            BackedStep::Name { pod } => self.name(pod),
+            BackedStep::Drop { pod } => self.drop_backup(pod),
+            BackedStep::Promote { pod } => self.promote(pod),
+            BackedStep::Depose => self.depose(),
+            BackedStep::Wait { pod } => self.now = self.now.max(self.pods[pod].serves_from),
+            BackedStep::TakeOver { pod } => self.take_over(pod),
+            BackedStep::Deliver { frame } => self.deliver(frame),
+            BackedStep::Accept { acknowledgement } => self.accept(acknowledgement),
+            BackedStep::Swap { asked } => self.swap(asked),
+            BackedStep::Learn { pod } => return self.learn(pod),
+            BackedStep::Agree { pod } => return self.agree(pod),
+            BackedStep::Move { pod, to } => return self.hand_over(pod, to),
+            BackedStep::Finish { pod } => return self.hear(pod, Event::Finished),
+            BackedStep::TimeOut { pod } => return self.hear(pod, Event::StreamFailed),
+            BackedStep::Receive { part } => return self.receive(part),
+            BackedStep::Lapse { pod } => {
                 self.left.lapses -= 1;
                 self.pods[pod].lease = false;
             }
-            Step::Renew { pod } => return self.renew(pod),
-            Step::Crash { pod } => self.crash(pod),
+            BackedStep::Renew { pod } => return self.renew(pod),
+            BackedStep::Crash { pod } => self.crash(pod),
         }
         Ok(())
     }
@@ -314,14 +314,14 @@ impl World {
     }
 }
 
-impl Searched for World {
-    type Step = Step;
+impl Searched for BackedWorld {
+    type Step = BackedStep;
 
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<BackedStep> {
         self.possible()
     }
 
-    fn take(&mut self, step: &Step) -> Result<(), String> {
+    fn take(&mut self, step: &BackedStep) -> Result<(), String> {
         self.take(step)
     }
 }

@@ -1,6 +1,6 @@
 //! A member of the searched world: the state machine, the shell around it, and what the two may do.
 
-use super::{Answer, Block, Cell};
+use super::{Block, Cell, ModelAnswer};
 use crate::{
     Epoch, Incarnation, SlotConfig, Stamp,
     handoff::{Event, SlotAtMember, Stage, State},
@@ -23,7 +23,7 @@ pub(super) struct Member {
     /// Read from the database, on its way into memory, for an epoch.
     pub(super) loading: Option<(Epoch, Cell)>,
     /// Applied, not acknowledged yet.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<ModelAnswer>,
     pub(super) writing: Option<Stamp>,
     /// Changed since the write began.
     pub(super) rearmed: bool,

@@ -5,7 +5,7 @@ mod excuse;
 mod ring;
 
 use super::{
-    Answer, Asked, Block, Cell, Message, NOW, Step, What, World, Write, first_version, reborn,
+    Asked, Block, Cell, Message, ModelAnswer, NOW, Step, What, World, Write, first_version, reborn,
 };
 use crate::{
     Stamp,
@@ -97,7 +97,7 @@ impl World {
             block.dirty = true;
             member.rearmed = true;
         }
-        member.answer = Some(Answer {
+        member.answer = Some(ModelAnswer {
             operation,
             epoch,
             version: block.version,

@@ -1,6 +1,6 @@
 //! What must hold.
 
-use super::{Answer, Base, Content, Facts, World};
+use super::{Answer, BackedWorld, Base, Content, Facts};
 use crate::Epoch;
 
 /// The operations that a content has, by their bits.
@@ -9,7 +9,7 @@ fn bits(content: Content) -> u8 {
     applied.fold(0, |bits, (operation, _)| bits | 1 << operation)
 }
 
-impl World {
+impl BackedWorld {
     /// Every owner that may answer a read does. A read changes nothing, so it may as well happen whenever it can.
     pub(super) fn read_all(&mut self) -> Result<(), String> {
         for index in 0..self.pods.len() {

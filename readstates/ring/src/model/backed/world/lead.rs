@@ -1,6 +1,6 @@
 //! Worlds that are led by hand: how searches begin, and the interleavings that have names.
 
-use super::{Frame, PODS, Step, World};
+use super::{BackedStep, BackedWorld, Frame, PODS};
 use crate::model::backed::Start;
 
 /// The first owner.
@@ -12,12 +12,12 @@ pub(super) const C: usize = 2;
 
 /// A world that is led by hand. What does not hold ends it.
 pub(super) struct Led {
-    pub(super) world: World,
+    pub(super) world: BackedWorld,
     pub(super) broken: Option<String>,
 }
 
 impl Led {
-    pub(super) fn step(&mut self, step: Step) -> &mut Self {
+    pub(super) fn step(&mut self, step: BackedStep) -> &mut Self {
         if self.broken.is_none() {
             self.broken = self.world.take(&step).err();
         }
@@ -25,16 +25,17 @@ impl Led {
     }
 
     pub(super) fn load(&mut self, pod: usize) -> &mut Self {
-        self.step(Step::Load { pod }).step(Step::Loaded { pod })
+        self.step(BackedStep::Load { pod })
+            .step(BackedStep::Loaded { pod })
     }
 
     pub(super) fn arrive(&mut self, pod: usize, operation: u8) -> &mut Self {
-        self.step(Step::Arrive { pod, operation })
+        self.step(BackedStep::Arrive { pod, operation })
     }
 
     /// Whether it is acknowledged then.
     pub(super) fn answer(&mut self, pod: usize, operation: u8) -> bool {
-        self.step(Step::Answer { pod });
+        self.step(BackedStep::Answer { pod });
         self.world.facts.acknowledged & (1 << operation) != 0
     }
 
@@ -46,7 +47,7 @@ impl Led {
             } = self.world.frames[frame];
             let pods = &self.world.pods;
             if (of, at) == (pods[from].me, pods[to].me) {
-                self.step(Step::Deliver { frame });
+                self.step(BackedStep::Deliver { frame });
             }
         }
         self
@@ -56,7 +57,7 @@ impl Led {
     pub(super) fn accept(&mut self, pod: usize) -> &mut Self {
         for acknowledgement in 0..self.world.acknowledgements.len() {
             if self.world.acknowledgements[acknowledgement].to == self.world.pods[pod].me {
-                self.step(Step::Accept { acknowledgement });
+                self.step(BackedStep::Accept { acknowledgement });
             }
         }
         self
@@ -71,7 +72,7 @@ impl Led {
         let me = self.world.pods[by].me;
         let asked = self.world.swaps.iter().position(|asked| asked.by == me);
         match asked {
-            Some(asked) => self.step(Step::Swap { asked }),
+            Some(asked) => self.step(BackedStep::Swap { asked }),
             None => {
                 let none = || format!("pod {by} has asked for no swap");
                 self.broken.get_or_insert_with(none);
@@ -81,19 +82,19 @@ impl Led {
     }
 
     pub(super) fn learn(&mut self, pod: usize) -> &mut Self {
-        self.step(Step::Learn { pod })
+        self.step(BackedStep::Learn { pod })
     }
 
     /// A backup is promoted, and knows it.
     pub(super) fn promote(&mut self, pod: usize) -> &mut Self {
-        self.step(Step::Promote { pod }).swap(pod).learn(pod)
+        self.step(BackedStep::Promote { pod }).swap(pod).learn(pod)
     }
 
     /// A pod is seeded and named, and both know it.
     pub(super) fn seed(&mut self, owner: usize, to: usize) -> &mut Self {
-        self.learn(to).step(Step::Seed { pod: owner, to });
+        self.learn(to).step(BackedStep::Seed { pod: owner, to });
         self.replicate(owner, to);
-        self.step(Step::Name { pod: owner }).swap(owner);
+        self.step(BackedStep::Name { pod: owner }).swap(owner);
         self.learn(owner).learn(to).replicate(owner, to)
     }
 
@@ -101,27 +102,27 @@ impl Led {
     pub(super) fn land(&mut self, pod: usize, answered: bool) -> &mut Self {
         let me = self.world.pods[pod].me;
         let write = self.world.writes.iter().rposition(|write| write.by == me);
-        self.step(Step::Land {
+        self.step(BackedStep::Land {
             write: write.unwrap_or_default(),
             answered,
         })
     }
 }
 
-impl From<World> for Led {
-    fn from(world: World) -> Self {
+impl From<BackedWorld> for Led {
+    fn from(world: BackedWorld) -> Self {
         let broken = None;
         Self { world, broken }
     }
 }
 
 /// Leads a new world to where a search begins.
-pub(super) fn begin(world: &mut World, start: Start) {
+pub(super) fn begin(world: &mut BackedWorld, start: Start) {
     let mut led = Led::from(world.clone());
     for pod in 0..PODS {
         led.learn(pod);
     }
-    led.step(Step::Agree { pod: P });
+    led.step(BackedStep::Agree { pod: P });
     if start != Start::Alone {
         led.seed(P, B).learn(C);
     }
@@ -135,13 +136,13 @@ pub(super) fn begin(world: &mut World, start: Start) {
             led.promote(B);
         }
         Start::LateWrite => {
-            led.load(P).arrive(P, 0).step(Step::Flush { pod: P });
+            led.load(P).arrive(P, 0).step(BackedStep::Flush { pod: P });
             led.promote(B).seed(B, P);
         }
         Start::LateWrites => {
-            led.load(P).arrive(P, 0).step(Step::Flush { pod: P });
+            led.load(P).arrive(P, 0).step(BackedStep::Flush { pod: P });
             led.promote(B).load(B).seed(B, C).arrive(B, 1);
-            led.step(Step::Flush { pod: B });
+            led.step(BackedStep::Flush { pod: B });
             led.promote(C).land(P, false).seed(C, P);
         }
     }

@@ -22,7 +22,7 @@ impl Led {
             start,
             ..Limits::PLENTY
         };
-        Self::from(World::new(limits))
+        Self::from(BackedWorld::new(limits))
     }
 
     /// An operation is done, replicated and acknowledged.
@@ -36,15 +36,15 @@ impl Led {
     fn receive(&mut self, pod: usize) -> &mut Self {
         let me = self.world.pods[pod].me;
         let part = self.world.parts.iter().position(|part| part.to == me);
-        self.step(Step::Receive {
+        self.step(BackedStep::Receive {
             part: part.unwrap(),
         })
     }
 
     /// A slot is sealed and sent, and the ring is asked to name the destination.
     fn hand_over(&mut self, from: usize, to: usize) -> &mut Self {
-        self.step(Step::Move { pod: from, to });
-        self.step(Step::Finish { pod: from });
+        self.step(BackedStep::Move { pod: from, to });
+        self.step(BackedStep::Finish { pod: from });
         self.receive(to).receive(from)
     }
 
@@ -52,7 +52,7 @@ impl Led {
         self.world.pods[pod].block.map(|block| block.content)
     }
 
-    fn possible(&self, step: Step) -> bool {
+    fn possible(&self, step: BackedStep) -> bool {
         self.world.possible().contains(&step)
     }
 
@@ -145,10 +145,13 @@ fn promoted_twice_before_anybody_asked_for_the_user() {
         scene.load(P).acknowledged(P, B, X).promote(B);
         scene
     };
-    let seeds = Step::Seed { pod: B, to: C };
+    let seeds = BackedStep::Seed { pod: B, to: C };
     let mut scene = begin();
     assert!(!scene.possible(seeds));
-    scene.load(B).step(Step::Flush { pod: B }).land(B, true);
+    scene
+        .load(B)
+        .step(BackedStep::Flush { pod: B })
+        .land(B, true);
     assert!(scene.possible(seeds));
     scene.seed(B, C).promote(C).load(C);
     scene.holds();
@@ -169,10 +172,13 @@ fn moved_before_replay() {
         scene.load(P).acknowledged(P, B, X).promote(B);
         scene
     };
-    let moves = Step::Move { pod: B, to: C };
+    let moves = BackedStep::Move { pod: B, to: C };
     let mut scene = begin();
     assert!(!scene.possible(moves));
-    scene.load(B).step(Step::Flush { pod: B }).land(B, true);
+    scene
+        .load(B)
+        .step(BackedStep::Flush { pod: B })
+        .land(B, true);
     assert!(scene.possible(moves));
     broken_by(Shortcut::MovesUnreplayed, || {
         let mut scene = begin();
@@ -187,8 +193,11 @@ fn moved_before_replay() {
 fn seeding_swap_done_but_unknown_and_the_new_backup_promotes() {
     let walk = || {
         let mut scene = Led::new(Start::Alone);
-        scene.load(P).step(Step::Seed { pod: P, to: B });
-        scene.replicate(P, B).step(Step::Name { pod: P }).swap(P);
+        scene.load(P).step(BackedStep::Seed { pod: P, to: B });
+        scene
+            .replicate(P, B)
+            .step(BackedStep::Name { pod: P })
+            .swap(P);
         scene.arrive(P, X).answer(P, X);
         scene.learn(B).promote(B).load(B);
         scene
@@ -222,7 +231,7 @@ fn acknowledgement_delayed_past_promotion() {
 fn frame_acknowledged_between_the_swap_and_its_news() {
     let walk = || {
         let mut scene = Led::new(Start::Backed);
-        scene.load(P).step(Step::Promote { pod: B }).swap(B);
+        scene.load(P).step(BackedStep::Promote { pod: B }).swap(B);
         scene.arrive(P, X).replicate(P, B).learn(B).load(B);
         scene.answer(P, X);
         scene
@@ -240,10 +249,10 @@ fn trim_between_load_and_replay() {
     let walk = || {
         let mut scene = Led::new(Start::Backed);
         scene.load(P).acknowledged(P, B, X);
-        scene.step(Step::Flush { pod: P });
-        scene.promote(B).step(Step::Load { pod: B });
+        scene.step(BackedStep::Flush { pod: P });
+        scene.promote(B).step(BackedStep::Load { pod: B });
         scene.land(P, true).deliver(P, B);
-        scene.step(Step::Loaded { pod: B });
+        scene.step(BackedStep::Loaded { pod: B });
         scene
     };
     let scene = walk();
@@ -256,7 +265,7 @@ fn trim_between_load_and_replay() {
 fn available_refuses_when_neither_answers() {
     let begin = || {
         let mut scene = Led::new(Start::Backed);
-        scene.load(P).arrive(P, X).step(Step::Drop { pod: P });
+        scene.load(P).arrive(P, X).step(BackedStep::Drop { pod: P });
         scene
     };
     let mut scene = begin();
@@ -281,14 +290,14 @@ fn available_refuses_when_neither_answers() {
 fn swap_of_a_dead_backup_is_carried_out_late() {
     let mut scene = Led::new(Start::Backed);
     scene.load(P).acknowledged(P, B, X);
-    scene.step(Step::Promote { pod: B });
+    scene.step(BackedStep::Promote { pod: B });
     let asked = scene.world.swaps[0];
-    scene.step(Step::Crash { pod: B });
-    scene.step(Step::Swap { asked: 0 });
+    scene.step(BackedStep::Crash { pod: B });
+    scene.step(BackedStep::Swap { asked: 0 });
     assert_eq!(scene.world.ring.owner(), asked.owner, "the owner is dead");
     let taken = scene.world.ring;
     scene.learn(P);
-    assert!(!scene.possible(Step::Promote { pod: P }));
+    assert!(!scene.possible(BackedStep::Promote { pod: P }));
     // P lives, and has kept what the database lacks; C takes the slot, and can ask P for that.
     let kept = scene.world.pods[P].backup.kept(slot(), &taken).unwrap();
     let replayed = kept.replay(
@@ -298,9 +307,9 @@ fn swap_of_a_dead_backup_is_carried_out_late() {
         |_, change| change.version,
     );
     assert_eq!(replayed.unwrap().unwrap().1, ONLY_X);
-    scene.step(Step::TakeOver { pod: C }).swap(C);
+    scene.step(BackedStep::TakeOver { pod: C }).swap(C);
     scene.learn(C).learn(P).learn(B);
-    scene.step(Step::Agree { pod: C }).load(C);
+    scene.step(BackedStep::Agree { pod: C }).load(C);
     assert_eq!(scene.broken, None);
     assert_eq!(
         scene.world.facts.lost,
@@ -314,14 +323,14 @@ fn two_swaps_before_the_backup_looks() {
     let mut scene = Led::new(Start::Backed);
     scene.load(P);
     for _ in 0..2 {
-        scene.step(Step::Lapse { pod: P });
-        scene.step(Step::Renew { pod: P }).swap(P).learn(P);
+        scene.step(BackedStep::Lapse { pod: P });
+        scene.step(BackedStep::Renew { pod: P }).swap(P).learn(P);
     }
     assert_eq!(scene.world.ring.backup(), Some(scene.world.pods[B].me));
     scene.deliver(P, B).accept(P).learn(B).learn(C);
-    scene.step(Step::Agree { pod: P }).replicate(P, B);
+    scene.step(BackedStep::Agree { pod: P }).replicate(P, B);
     scene.acknowledged(P, B, X);
-    scene.step(Step::Crash { pod: P });
+    scene.step(BackedStep::Crash { pod: P });
     scene.promote(B).load(B);
     scene.holds();
     assert_eq!(scene.content(B), Some(ONLY_X));
@@ -331,12 +340,12 @@ fn two_swaps_before_the_backup_looks() {
 fn aborted_move_keeps_its_backup() {
     let mut scene = Led::new(Start::Backed);
     scene.load(P).acknowledged(P, B, X);
-    scene.step(Step::Move { pod: P, to: C });
-    scene.step(Step::TimeOut { pod: P }).swap(P).learn(P);
+    scene.step(BackedStep::Move { pod: P, to: C });
+    scene.step(BackedStep::TimeOut { pod: P }).swap(P).learn(P);
     assert_eq!(scene.world.ring.backup(), Some(scene.world.pods[B].me));
-    scene.learn(B).learn(C).step(Step::Agree { pod: P });
+    scene.learn(B).learn(C).step(BackedStep::Agree { pod: P });
     scene.replicate(P, B).acknowledged(P, B, A);
-    scene.step(Step::Crash { pod: P });
+    scene.step(BackedStep::Crash { pod: P });
     scene.promote(B).load(B);
     scene.holds();
     assert_eq!(scene.content(B), Some([1, 1, 0]));
@@ -345,14 +354,14 @@ fn aborted_move_keeps_its_backup() {
 #[test]
 fn restarted_backup_under_the_same_pod_name_grants_nothing() {
     let mut scene = Led::new(Start::Backed);
-    scene.load(P).step(Step::Crash { pod: B });
+    scene.load(P).step(BackedStep::Crash { pod: B });
     scene
         .arrive(P, X)
-        .step(Step::Beat { pod: P })
+        .step(BackedStep::Beat { pod: P })
         .replicate(P, B);
     assert!(!scene.answer(P, X));
-    assert!(!scene.possible(Step::Promote { pod: B }));
-    scene.step(Step::Drop { pod: P }).swap(P).learn(P);
+    assert!(!scene.possible(BackedStep::Promote { pod: B }));
+    scene.step(BackedStep::Drop { pod: P }).swap(P).learn(P);
     assert!(scene.answer(P, X));
     scene.holds();
 }
@@ -362,10 +371,10 @@ fn both_leases_out_owner_and_backup_connected() {
     let walk = || {
         let mut scene = Led::new(Start::Backed);
         scene.load(P);
-        scene.step(Step::Lapse { pod: P });
-        scene.step(Step::Lapse { pod: B });
-        scene.step(Step::TakeOver { pod: C }).swap(C).learn(C);
-        scene.step(Step::Agree { pod: C }).load(C);
+        scene.step(BackedStep::Lapse { pod: P });
+        scene.step(BackedStep::Lapse { pod: B });
+        scene.step(BackedStep::TakeOver { pod: C }).swap(C).learn(C);
+        scene.step(BackedStep::Agree { pod: C }).load(C);
         scene.arrive(P, X).replicate(P, B).answer(P, X);
         scene
     };
@@ -382,7 +391,7 @@ fn commit_known_to_n_not_to_p() {
         scene.load(P).acknowledged(P, B, X).hand_over(P, C);
         scene.swap(P).learn(C).arrive(C, A).replicate(C, P);
         assert!(!scene.answer(C, A), "P reads the ring first");
-        scene.step(Step::Crash { pod: C });
+        scene.step(BackedStep::Crash { pod: C });
         scene.learn(P).promote(P).load(P);
         scene
     };
@@ -398,14 +407,14 @@ fn promoted_past_a_swap_that_it_never_saw() {
     let mut scene = Led::new(Start::Backed);
     scene.load(P).acknowledged(P, B, X);
     scene
-        .step(Step::Lapse { pod: P })
-        .step(Step::Renew { pod: P });
+        .step(BackedStep::Lapse { pod: P })
+        .step(BackedStep::Renew { pod: P });
     scene
         .swap(P)
-        .step(Step::Crash { pod: P })
-        .step(Step::Depose);
-    scene.step(Step::Swap { asked: 0 }).learn(B);
-    scene.step(Step::Wait { pod: B }).load(B);
+        .step(BackedStep::Crash { pod: P })
+        .step(BackedStep::Depose);
+    scene.step(BackedStep::Swap { asked: 0 }).learn(B);
+    scene.step(BackedStep::Wait { pod: B }).load(B);
     scene.holds();
     assert_eq!(scene.content(B), Some(ONLY_X));
 }
@@ -416,8 +425,10 @@ fn promoted_past_the_owner_that_it_handed_the_slot_to() {
     let walk = || {
         let mut scene = Led::new(Start::Backed);
         scene.load(P).acknowledged(P, B, X).hand_over(P, C).swap(P);
-        scene.step(Step::Depose).step(Step::Swap { asked: 0 });
-        scene.learn(P).step(Step::Wait { pod: P }).load(P);
+        scene
+            .step(BackedStep::Depose)
+            .step(BackedStep::Swap { asked: 0 });
+        scene.learn(P).step(BackedStep::Wait { pod: P }).load(P);
         scene
     };
     let scene = walk();

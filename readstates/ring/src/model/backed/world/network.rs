@@ -1,6 +1,6 @@
 //! Frames, acknowledgements, and messages of hand-offs.
 
-use super::{Content, OfHandOff, Part, USER, World, entry, insert, slot};
+use super::{BackedWorld, Content, OfHandOff, Part, USER, entry, insert, slot};
 use crate::{
     Incarnation,
     handoff::{Action, Event},
@@ -8,7 +8,7 @@ use crate::{
     replication::{Frame, Outbox, Received, Tickets, What},
 };
 
-impl World {
+impl BackedWorld {
     /// An owner says something to everybody who must have it; each entry is a frame.
     pub(super) fn say(&mut self, index: usize, what: &What<u8, Content>) -> Tickets {
         let pod = &mut self.pods[index];

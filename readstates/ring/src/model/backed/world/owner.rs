@@ -1,6 +1,6 @@
 //! What an owner does with the user's block, its database and its backups.
 
-use super::{Asked, Block, Cell, How, OPERATOR, Pending, USER, World, Write, insert, slot};
+use super::{Asked, BackedWorld, Block, Cell, How, OPERATOR, Pending, USER, Write, insert, slot};
 use crate::{
     Stamp,
     fence::{self, Base, Needs},
@@ -8,7 +8,7 @@ use crate::{
     replication::{Answer, Change, SILENCE, What},
 };
 
-impl World {
+impl BackedWorld {
     pub(super) fn arrive(&mut self, index: usize, operation: u8) {
         let pod = &mut self.pods[index];
         let (Some(epoch), Some(block)) = (pod.slot.admits(), pod.block.as_mut()) else {

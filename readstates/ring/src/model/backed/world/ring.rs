@@ -1,13 +1,13 @@
 //! Swaps of the ring, and what a pod does when it learns of one.
 
-use super::{Asked, NOW, OfHandOff, Part, USER, World, insert, slot};
+use super::{Asked, BackedWorld, NOW, OfHandOff, Part, USER, insert, slot};
 use crate::{
     SlotConfig,
     handoff::{Action, Event, SlotAtMember, State},
     replication::{Opening, Owned, What, backup_after},
 };
 
-impl World {
+impl BackedWorld {
     pub(super) fn swap(&mut self, asked: usize) {
         let Asked {
             by: _,

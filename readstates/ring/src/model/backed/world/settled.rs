@@ -18,12 +18,12 @@ impl Led {
     fn catch_up(&mut self) {
         for pod in 0..PODS {
             if !self.world.pods[pod].lease {
-                self.step(Step::Renew { pod });
+                self.step(BackedStep::Renew { pod });
             }
         }
         for _ in 0..self.world.swaps.len() {
             let possible = self.world.possible().into_iter();
-            let mut swaps = possible.filter(|step| matches!(step, Step::Swap { .. }));
+            let mut swaps = possible.filter(|step| matches!(step, BackedStep::Swap { .. }));
             if let Some(swap) = swaps.next() {
                 self.step(swap);
             }
@@ -33,27 +33,27 @@ impl Led {
         }
         for pod in 0..PODS {
             if self.world.may_agree(pod) {
-                self.step(Step::Agree { pod });
+                self.step(BackedStep::Agree { pod });
             }
         }
         for frame in 0..self.world.frames.len() {
-            self.step(Step::Deliver { frame });
+            self.step(BackedStep::Deliver { frame });
         }
         for acknowledgement in 0..self.world.acknowledgements.len() {
-            self.step(Step::Accept { acknowledgement });
+            self.step(BackedStep::Accept { acknowledgement });
         }
         for part in 0..self.world.parts.len() {
-            self.step(Step::Receive { part });
+            self.step(BackedStep::Receive { part });
         }
     }
 
     /// A pod writes what it has.
     fn write(&mut self, pod: usize) {
         if self.world.pods[pod].writing.is_some() {
-            self.step(Step::GiveUp { pod });
+            self.step(BackedStep::GiveUp { pod });
         }
         if self.world.pods[pod].may_flush() {
-            self.step(Step::Flush { pod }).land(pod, true);
+            self.step(BackedStep::Flush { pod }).land(pod, true);
         }
     }
 
@@ -61,8 +61,12 @@ impl Led {
     fn go_on(&mut self) {
         let Some(pod) = self.world.place(self.world.ring.owner()) else {
             let possible = self.world.possible().into_iter();
-            let mut takes = possible
-                .filter(|step| matches!(step, Step::Promote { .. } | Step::TakeOver { .. }));
+            let mut takes = possible.filter(|step| {
+                matches!(
+                    step,
+                    BackedStep::Promote { .. } | BackedStep::TakeOver { .. }
+                )
+            });
             if let Some(takes) = takes.next() {
                 self.step(takes);
             }
@@ -72,16 +76,16 @@ impl Led {
         let at = &self.world.pods[pod];
         let open = matches!(at.slot.state(), State::Owner { .. });
         if at.stage().is_some() {
-            self.step(Step::TimeOut { pod });
+            self.step(BackedStep::TimeOut { pod });
         }
         if !open {
             return;
         }
         let at = &self.world.pods[pod];
         if at.guard.must_drop(&at.streams, self.world.now + SLOW) {
-            self.step(Step::Drop { pod });
+            self.step(BackedStep::Drop { pod });
         }
-        self.step(Step::Wait { pod });
+        self.step(BackedStep::Wait { pod });
         if self.world.pods[pod].block.is_none() {
             self.load(pod);
         }
@@ -119,7 +123,7 @@ fn whatever_has_happened_the_slot_is_served_again_when_nothing_more_goes_wrong()
             operations: 2,
             ..Limits::LONG
         };
-        let mut led = Led::from(World::new(limits));
+        let mut led = Led::from(BackedWorld::new(limits));
         let (mut random, mut walked) = (mix64(number), Vec::new());
         for _ in 0..number / 5 {
             let mut possible = led.world.possible();

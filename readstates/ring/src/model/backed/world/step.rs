@@ -1,6 +1,6 @@
 //! What may happen next.
 
-use super::{How, OPERATIONS, PODS, World, slot};
+use super::{BackedWorld, How, OPERATIONS, PODS, slot};
 use crate::{
     handoff::{Stage, State},
     replication::{Handing, SILENCE, may_hand_on, may_take},
@@ -8,7 +8,7 @@ use crate::{
 
 /// What may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum BackedStep {
     /// An operation arrives that is not acknowledged yet, and is done; one that waits for its answer is given up.
     Arrive { pod: usize, operation: u8 },
     /// The answer is given.
@@ -67,27 +67,28 @@ pub enum Step {
     Crash { pod: usize },
 }
 
-impl World {
+impl BackedWorld {
     /// Everything that may happen next.
-    pub(super) fn possible(&self) -> Vec<Step> {
+    pub(super) fn possible(&self) -> Vec<BackedStep> {
         let mut steps = Vec::with_capacity(32);
         for pod in 0..PODS {
             self.of_pod(pod, &mut steps);
             self.of_owner(pod, &mut steps);
         }
         for write in 0..self.writes.len() {
-            steps.extend([true, false].map(|answered| Step::Land { write, answered }));
+            steps.extend([true, false].map(|answered| BackedStep::Land { write, answered }));
         }
-        steps.extend((0..self.frames.len()).map(|frame| Step::Deliver { frame }));
+        steps.extend((0..self.frames.len()).map(|frame| BackedStep::Deliver { frame }));
         let acknowledgements = 0..self.acknowledgements.len();
-        steps.extend(acknowledgements.map(|acknowledgement| Step::Accept { acknowledgement }));
-        steps.extend((0..self.parts.len()).map(|part| Step::Receive { part }));
+        steps
+            .extend(acknowledgements.map(|acknowledgement| BackedStep::Accept { acknowledgement }));
+        steps.extend((0..self.parts.len()).map(|part| BackedStep::Receive { part }));
         if self.left.deposals > 0 && self.ring.backup().is_some() {
-            steps.push(Step::Depose);
+            steps.push(BackedStep::Depose);
         }
         if self.left.swaps > 0 {
             let asked = (0..self.swaps.len()).filter(|&asked| self.may_carry_out(asked));
-            steps.extend(asked.map(|asked| Step::Swap { asked }));
+            steps.extend(asked.map(|asked| BackedStep::Swap { asked }));
         }
         steps
     }
@@ -101,7 +102,7 @@ impl World {
             && (!own || by.is_none_or(|at| self.pods[at].is_written()))
     }
 
-    fn of_pod(&self, index: usize, steps: &mut Vec<Step>) {
+    fn of_pod(&self, index: usize, steps: &mut Vec<BackedStep>) {
         let pod = &self.pods[index];
         let away = matches!(
             pod.slot.state(),
@@ -119,29 +120,35 @@ impl World {
             && pod.backup.may_promote(slot(), self.now + SILENCE).is_err();
         let swaps = self.left.swaps > 0;
         let may = [
-            (pod.loading.is_some(), Step::Loaded { pod: index }),
+            (pod.loading.is_some(), BackedStep::Loaded { pod: index }),
             (
                 pod.serves_from > self.now && pod.is_open(),
-                Step::Wait { pod: index },
+                BackedStep::Wait { pod: index },
             ),
             (
                 pod.may_flush() && self.left.writes > 0,
-                Step::Flush { pod: index },
+                BackedStep::Flush { pod: index },
             ),
-            (pod.writing.is_some(), Step::GiveUp { pod: index }),
+            (pod.writing.is_some(), BackedStep::GiveUp { pod: index }),
             (
                 swaps && away && pod.lease && promotes,
-                Step::Promote { pod: index },
+                BackedStep::Promote { pod: index },
             ),
-            (swaps && pod.lease && takes, Step::TakeOver { pod: index }),
-            (pod.slot.config() != self.ring, Step::Learn { pod: index }),
-            (self.may_agree(index), Step::Agree { pod: index }),
+            (
+                swaps && pod.lease && takes,
+                BackedStep::TakeOver { pod: index },
+            ),
+            (
+                pod.slot.config() != self.ring,
+                BackedStep::Learn { pod: index },
+            ),
+            (self.may_agree(index), BackedStep::Agree { pod: index }),
             (
                 pod.lease && self.left.lapses > 0,
-                Step::Lapse { pod: index },
+                BackedStep::Lapse { pod: index },
             ),
-            (!pod.lease, Step::Renew { pod: index }),
-            (self.left.crashes > 0, Step::Crash { pod: index }),
+            (!pod.lease, BackedStep::Renew { pod: index }),
+            (self.left.crashes > 0, BackedStep::Crash { pod: index }),
         ];
         steps.extend(
             may.into_iter()
@@ -150,22 +157,22 @@ impl World {
         );
     }
 
-    fn of_owner(&self, index: usize, steps: &mut Vec<Step>) {
+    fn of_owner(&self, index: usize, steps: &mut Vec<BackedStep>) {
         let pod = &self.pods[index];
         match pod.stage() {
             Some(Stage::Finishing { .. }) => {
-                steps.push(Step::TimeOut { pod: index });
+                steps.push(BackedStep::TimeOut { pod: index });
                 if pod.pending.is_none() {
-                    steps.push(Step::Finish { pod: index });
+                    steps.push(BackedStep::Finish { pod: index });
                 }
             }
             Some(Stage::Sent { .. } | Stage::Handing { .. }) => {
-                steps.push(Step::TimeOut { pod: index });
+                steps.push(BackedStep::TimeOut { pod: index });
             }
             Some(Stage::Retaking { .. } | Stage::WithoutLease { .. }) | None => {}
         }
         if pod.pending.is_some() {
-            steps.push(Step::Answer { pod: index });
+            steps.push(BackedStep::Answer { pod: index });
         }
         if !pod.is_open() {
             return;
@@ -175,19 +182,19 @@ impl World {
                 // No more than there are places for.
                 let operations = 0..self.left.operations.min(OPERATIONS as u8);
                 let open = operations.filter(|it| self.facts.acknowledged & (1 << it) == 0);
-                steps.extend(open.map(|operation| Step::Arrive {
+                steps.extend(open.map(|operation| BackedStep::Arrive {
                     pod: index,
                     operation,
                 }));
             }
-            None if pod.loading.is_none() => steps.push(Step::Load { pod: index }),
+            None if pod.loading.is_none() => steps.push(BackedStep::Load { pod: index }),
             None => {}
         }
         if pod.may_evict() && self.left.evictions > 0 {
-            steps.push(Step::Evict { pod: index });
+            steps.push(BackedStep::Evict { pod: index });
         }
         if self.left.beats > 0 && !pod.guard.audience().is_empty() {
-            steps.push(Step::Beat { pod: index });
+            steps.push(BackedStep::Beat { pod: index });
         }
         if self.left.swaps == 0 {
             return;
@@ -196,16 +203,16 @@ impl World {
         let inherited = pod.inherited.as_ref();
         if self.left.seedings > 0 && may_hand_on(inherited, Handing::Seed) {
             let to = others().filter(|&to| pod.guard.may_seed(self.pods[to].me));
-            steps.extend(to.map(|to| Step::Seed { pod: index, to }));
+            steps.extend(to.map(|to| BackedStep::Seed { pod: index, to }));
         }
         if pod.guard.may_name(&pod.streams).is_some() {
-            steps.push(Step::Name { pod: index });
+            steps.push(BackedStep::Name { pod: index });
         }
         if pod.guard.backup().is_some() {
-            steps.push(Step::Drop { pod: index });
+            steps.push(BackedStep::Drop { pod: index });
         }
         if self.left.moves > 0 && !pod.is_streaming() && may_hand_on(inherited, Handing::Move) {
-            steps.extend(others().map(|to| Step::Move { pod: index, to }));
+            steps.extend(others().map(|to| BackedStep::Move { pod: index, to }));
         }
     }
 }

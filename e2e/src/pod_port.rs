@@ -67,7 +67,7 @@ impl Reached {
 
 /// A port of a pod.
 #[derive(Debug)]
-pub struct Door {
+pub struct PodPort {
     forward: Forward,
     serves: Role,
     cluster: ClusterName,
@@ -108,8 +108,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When no local port can be listened on, or the cluster has no certificates.
-    pub async fn door(&self, pod: &str, port: u16, serves: Role) -> Result<Door> {
-        Ok(Door {
+    pub async fn pod_port(&self, pod: &str, port: u16, serves: Role) -> Result<PodPort> {
+        Ok(PodPort {
             forward: Forward::quiet(self.api::<Pod>(), pod, port).await?,
             serves,
             cluster: self.identity()?,
@@ -118,7 +118,7 @@ impl Cluster {
     }
 }
 
-impl Door {
+impl PodPort {
     /// Sends one request on a connection of its own.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
-//! In-flight writes of a stripe.
+//! Writes of a stripe that are in flight.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    Flight, Progress,
+    BlockWrite, Progress,
     accounts::{Booked, Shared},
     dirty::{Left, Moment},
     jittered, least,
@@ -31,7 +31,7 @@ const MOST_PUT_OFF: usize = 512;
 /// How much may be begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Flights.
+    /// Writes.
     pub all: usize,
     /// Those of them that need not leave yet: see [`Turn::Early`].
     pub early: usize,
@@ -42,13 +42,13 @@ pub struct Room {
 }
 
 impl Room {
-    /// For as many flights, whichever.
+    /// Room for as many writes, of any kind.
     #[must_use]
-    pub fn of(flights: usize) -> Self {
+    pub fn of(writes: usize) -> Self {
         Self {
-            all: flights,
-            early: flights,
-            again: flights,
+            all: writes,
+            early: writes,
+            again: writes,
             bytes: usize::MAX,
         }
     }
@@ -57,10 +57,10 @@ impl Room {
         self.all == 0 || self.bytes == 0
     }
 
-    fn take(&mut self, flight: &Flight) {
+    fn take(&mut self, write: &BlockWrite) {
         self.all -= 1;
-        self.bytes = self.bytes.saturating_sub(flight.bytes.len());
-        match flight.turn {
+        self.bytes = self.bytes.saturating_sub(write.bytes.len());
+        match write.turn {
             Turn::Due => {}
             Turn::Early => self.early = self.early.saturating_sub(1),
             Turn::Again => self.again = self.again.saturating_sub(1),
@@ -90,7 +90,7 @@ impl Stripe {
         room: &mut Room,
         shared: &Shared,
         admits: &mut dyn FnMut(u64) -> bool,
-        flights: &mut Vec<Flight>,
+        writes: &mut Vec<BlockWrite>,
     ) {
         let now = shared.moment(now);
         let (mut packed, mut put_off) = (0, 0);
@@ -114,7 +114,7 @@ impl Stripe {
                     put_off += 1;
                     continue;
                 }
-                let Some(spot) = self.find(user, hash) else {
+                let Some(bucket) = self.find(user, hash) else {
                     continue;
                 };
                 let turn = self.turn(user, due, now, again, shared);
@@ -129,18 +129,18 @@ impl Stripe {
                     continue;
                 }
                 self.dirty.take_off(user);
-                self.tables.at_mut(spot).put_stage(Stage::Flying);
-                let block = self.block(spot);
-                let flight = Flight {
+                self.tables.at_mut(bucket).put_stage(Stage::InFlight);
+                let block = self.block(bucket);
+                let write = BlockWrite {
                     user,
                     bytes: codec::encode(block, shared.process.incarnation),
                     stamp: shared.slots.next_stamp(hash, self.last_stamp(user)),
                     version: block.version(),
                     turn,
                 };
-                packed += flight.bytes.len();
-                room.take(&flight);
-                flights.push(flight);
+                packed += write.bytes.len();
+                room.take(&write);
+                writes.push(write);
             }
         }
     }
@@ -162,31 +162,31 @@ impl Stripe {
         }
     }
 
-    pub(super) fn written(&mut self, flight: &Flight, now: Instant, shared: &Shared) {
-        let Flight {
+    pub(super) fn written(&mut self, write: &BlockWrite, now: Instant, shared: &Shared) {
+        let BlockWrite {
             user,
             stamp,
             version,
             ..
-        } = *flight;
+        } = *write;
         if !shared.slots.is_of_this_term(Hash::of(user), stamp) {
             // An owner of the slot in between may have written above it.
-            return self.failed(flight, now, shared);
+            return self.failed(write, now, shared);
         }
         if let Some(replicas) = shared.replicas.get() {
             replicas.written(user, version);
         }
         let now = shared.moment(now);
         let due = |since: Moment| since.after(shared.delay(user)).max(now);
-        let Some(spot) = self.find(user, Hash::of(user)) else {
+        let Some(bucket) = self.find(user, Hash::of(user)) else {
             return;
         };
         match self.dirty.landed(user, version, due) {
             None => return,
             Some(Left::Dirty) => {}
             Some(Left::Clean) => {
-                self.tables.at_mut(spot).put_stage(Stage::Clean);
-                let block = self.block(spot);
+                self.tables.at_mut(bucket).put_stage(Stage::Clean);
+                let block = self.block(bucket);
                 let (was, is) = (Booked::new(block, true), Booked::new(block, false));
                 shared.book(Some(was), Some(is));
             }
@@ -195,27 +195,27 @@ impl Stripe {
         self.publish(shared);
     }
 
-    pub(super) fn failed(&mut self, flight: &Flight, now: Instant, shared: &Shared) {
+    pub(super) fn failed(&mut self, write: &BlockWrite, now: Instant, shared: &Shared) {
         let now = shared.moment(now);
         let due = |failures: u32| {
             let wait = FIRST_RETRY * 2_u32.saturating_pow(failures.min(10));
-            now.after(jittered(wait.min(LAST_RETRY), flight.user))
+            now.after(jittered(wait.min(LAST_RETRY), write.user))
         };
-        if !self.dirty.failed(flight.user, now, due) {
+        if !self.dirty.failed(write.user, now, due) {
             return;
         }
-        if let Some(spot) = self.find(flight.user, Hash::of(flight.user)) {
-            self.tables.at_mut(spot).put_stage(Stage::Noted);
+        if let Some(bucket) = self.find(write.user, Hash::of(write.user)) {
+            self.tables.at_mut(bucket).put_stage(Stage::Noted);
         }
         // The write may have arrived all the same: the next stamp must be above it.
-        self.remember(flight.user, flight.stamp, shared);
+        self.remember(write.user, write.stamp, shared);
         self.publish(shared);
     }
 
     /// Brings the write of a user forward to now, unless the last one failed: then it keeps its
     /// distance. A write in flight is not brought forward: changes that it does not contain wait for
     /// their own time, unless this is called again.
-    pub(super) fn hurry(&mut self, user: u64, now: Moment) {
+    pub(super) fn bring_forward(&mut self, user: u64, now: Moment) {
         if self.dirty.failures(user).is_none() {
             self.dirty.bring_forward(user, now);
         }
@@ -223,7 +223,7 @@ impl Stripe {
 
     /// Brings the writes of these users forward, also of those whose last write failed; returns those
     /// who are dirty, with their versions. Users of closed slots are left alone.
-    pub(super) fn hurry_these(
+    pub(super) fn bring_these_forward(
         &mut self,
         users: &[u64],
         now: Moment,
@@ -233,8 +233,8 @@ impl Stripe {
             shared.slots.term(Hash::of(user))?;
             self.dirty.get(user)?;
             self.dirty.bring_forward(user, now);
-            let spot = self.find(user, Hash::of(user))?;
-            Some((user, self.block(spot).version()))
+            let bucket = self.find(user, Hash::of(user))?;
+            Some((user, self.block(bucket).version()))
         });
         dirty.collect()
     }
