@@ -14,6 +14,7 @@
 //!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
 //! Chaos: a load whose books can tell what was lost, while all of that changes
+//! Moving: the same while a table moves from one cluster into another
 //! ```
 //!
 //! Each test is a process of its own and makes sure of what it needs, so that any of them can be run
@@ -30,6 +31,7 @@ mod door;
 mod environment;
 mod forward;
 mod http;
+mod moving;
 mod nodes;
 mod objects;
 mod programs;
@@ -52,6 +54,7 @@ pub use disk_node::{DiskNode, LOCAL_DISKS};
 pub use door::{Door, Proof, Reached};
 pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
+pub use moving::Moving;
 pub use objects::{Child, is_ready};
 pub use programs::Ran;
 pub use specs::{TOKEN, cassandra_spec, embedded_spec};

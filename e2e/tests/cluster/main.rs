@@ -8,6 +8,7 @@ mod database;
 mod day_two;
 mod disk_node;
 mod installation;
+mod migrate;
 mod refusals;
 mod releases;
 mod removal;

@@ -151,7 +151,11 @@ fn spawn(arguments: &[&str]) -> std::process::Child {
 }
 
 /// Starts an import, and waits until its checkpoint has more rows than these; returns how many.
-async fn under_way(world: &World, arguments: &[&str], before: u64) -> (std::process::Child, u64) {
+pub(super) async fn under_way(
+    world: &World,
+    arguments: &[&str],
+    before: u64,
+) -> (std::process::Child, u64) {
     let mut child = spawn(arguments);
     loop {
         let text = fs::read_to_string(world.path("checkpoint")).unwrap_or_default();
