@@ -14,6 +14,7 @@
 //!                                               ├─ ways()      ── Ways   clients that know the ring
 //!                                               └─ cassandra() ── the rows
 //! Chaos: a load whose books can tell what was lost, while all of that changes
+//! Moving: the same while a table moves from one cluster into another
 //! ```
 //!
 //! Each test is a process of its own and makes sure of what it needs, so that any of them can be run
@@ -29,6 +30,7 @@ mod disk_node;
 mod environment;
 mod forward;
 mod http;
+mod moving;
 mod nodes;
 mod objects;
 mod pod_port;
@@ -51,6 +53,7 @@ pub use cluster::Cluster;
 pub use disk_node::{DiskNode, LOCAL_DISKS};
 pub use environment::Environment;
 pub use http::{Answer, Http, ReadState};
+pub use moving::Moving;
 pub use objects::{Child, is_ready};
 pub use pod_port::{PodPort, Proof, Reached};
 pub use programs::Ran;

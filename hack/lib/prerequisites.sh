@@ -16,6 +16,10 @@ docker docker.io                https://docs.docker.com/engine/install/
 java   openjdk-17-jdk-headless  a Java 17 JDK
 mvn    maven                    https://maven.apache.org/install.html
 "
+# Servers of others, of which the tests import.
+STORE_TOOLS="
+redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stack/install/
+"
 # An engine of our own and a base image of our own: where no engine answers, and no registry may.
 ENGINE_PACKAGES="docker.io runc iptables debootstrap"
 # These are never installed here: what a distribution has is mostly too old.

@@ -301,7 +301,10 @@ impl Chaos {
 
 impl Cluster {
     /// `kubectl patch` of the spec.
-    async fn change(&self, spec: &Value) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn change(&self, spec: &Value) -> Result<()> {
         let patch = json!({ "spec": spec }).to_string();
         let reference = format!("readstatecluster/{}", self.name);
         self.kubectl(&["patch", &reference, "--type=merge", "--patch", &patch])
@@ -344,7 +347,7 @@ async fn kill_operators(pods: Api<Pod>, seed: u64) {
     }
 }
 
-async fn in_cache(told: &Told, client: &Client) -> Result<Audit> {
+pub(crate) async fn in_cache(told: &Told, client: &Client) -> Result<Audit> {
     let found = async |user| {
         let id = Id::new(user).context("a user without an id")?;
         let states = client.read_states(id).await?;
@@ -353,7 +356,7 @@ async fn in_cache(told: &Told, client: &Client) -> Result<Audit> {
     told.audit(found).await
 }
 
-async fn in_database(told: &Told, cluster: &Cluster) -> Result<Audit> {
+pub(crate) async fn in_database(told: &Told, cluster: &Cluster) -> Result<Audit> {
     let cassandra = cluster.cassandra().await?;
     let found = async |user| {
         let row = cassandra.row(user).await?;
@@ -373,7 +376,7 @@ fn found(state: &ReadState) -> Result<Found> {
 }
 
 /// Users that no test has, and no other run: other tests count up from the time in milliseconds, shifted by 20 bits.
-fn first_user() -> Result<u64> {
+pub(crate) fn first_user() -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(1 << 62 | now.as_secs() << 30)
 }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 const TAKES: Duration = Duration::from_mins(5);
 const VOLUME: &str = "backups-of-chat";
 
-async fn apply<K>(cluster: &Cluster, object: Value) -> Result<()>
+pub(crate) async fn apply<K>(cluster: &Cluster, object: Value) -> Result<()>
 where
     K: Child,
     K::DynamicType: Default,

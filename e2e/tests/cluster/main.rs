@@ -9,6 +9,7 @@ mod day_two;
 mod disk_node;
 mod installation;
 mod ipv6;
+mod migrate;
 mod platform;
 mod refusals;
 mod releases;

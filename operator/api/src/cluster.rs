@@ -231,8 +231,8 @@ pub struct ReadStateClusterSpec {
     /// Where read states are stored. Exactly one of `engine`, `external` and `embedded` must be set.
     pub database: DatabaseSpec,
 
-    /// The backup that this cluster begins with. Only for a new cluster: the operator restores it into the empty database
-    /// before the first cache pod starts. It cannot be changed while that is under way, and once it is done, or cache pods
+    /// What this cluster begins with: a backup, or the table of another cluster that moves here. Only for a new cluster:
+    /// the empty database gets it before the first cache pod starts. It cannot be changed while that is under way, and once it is done, or cache pods
     /// have started, it can only be removed, which changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_from: Option<Box<RestoreFrom>>,

@@ -304,20 +304,28 @@ pub enum Reason {
     Suspended,
     /// The restore waits: for the database, or for the backup; the message says for what.
     RestoreWaiting,
-    /// The backup of `spec.restoreFrom` is being restored.
+    /// The backup of `spec.restoreFrom` is being restored, or the table is being moved here.
     RestoreRunning,
     /// The restore failed; the message has the program's last words.
     RestoreFailed,
-    /// The backup was restored.
+    /// The backup was restored, or the table moved here.
     Restored,
     /// Nothing was restored: the cluster had cache pods before, and nothing is restored over live data.
     RestoreSkipped,
-    /// The move cannot be made by a Job: the database of the `ReadStateCluster` is not an external one.
+    /// The move cannot be made by a Job between databases of these kinds; the message says what can.
     MigrationUnsupported,
     /// The target is the database that the `ReadStateCluster` uses.
     SameDatabase,
-    /// Another `ReadStateMigration` moves this cluster, or moves to this target; the message names it.
+    /// Another `ReadStateMigration` moves this cluster, or moves to this target, or the target has had cache pods; the
+    /// message says which.
     TargetInUse,
+    /// The `ReadStateCluster` of the target is not the one that was copied to, or is being deleted.
+    TargetChanged,
+    /// The table was handed over to another `ReadStateCluster`: no cache pod of this one starts while the
+    /// `ReadStateMigration` is there.
+    HandedOver,
+    /// Cache pods of another `ReadStateCluster` write this database, too: it stops after that.
+    StillWritten,
     /// The `ReadStateCluster` uses a third database now: neither the source nor the target.
     SourceChanged,
     /// Waiting for all cache pods to write both databases, or to be stopped.

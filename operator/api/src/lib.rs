@@ -50,8 +50,8 @@ pub use database::{
 };
 pub use maintenance::{Day, MaintenanceSpec, WindowSpec};
 pub use migration::{
-    CheckpointStorage, MembersMeanwhile, MigrationPhase, MigrationProgress, MigrationTarget,
-    ReadStateMigration, ReadStateMigrationSpec, ReadStateMigrationStatus,
+    CheckpointStorage, HandOver, MembersMeanwhile, MigrationPhase, MigrationProgress,
+    MigrationTarget, ReadStateMigration, ReadStateMigrationSpec, ReadStateMigrationStatus,
 };
 pub use monitoring::MonitoringSpec;
 pub use pod_template::{

@@ -1,4 +1,4 @@
-//! `ReadStateMigration`: moves the table of a cluster to another external database.
+//! `ReadStateMigration`: moves the table of a cluster to another external database, or into another cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{database::ExternalSpec, verification::Verification};
 
-/// One move of the table of a `ReadStateCluster` with `database.external` to another external database: a Job copies
-/// and compares it. Members are changed by you, when `status.nextStep` says so.
+/// One move of the table of a `ReadStateCluster`: to another external database, or into the database of another
+/// `ReadStateCluster`, whichever of the two the operator runs. A Job copies and compares it. Members are changed by you,
+/// when `status.nextStep` says so.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "readstates.dev",
@@ -20,8 +21,8 @@ use crate::{database::ExternalSpec, verification::Verification};
     namespaced,
     status = "ReadStateMigrationStatus",
     derive = "PartialEq",
-    doc = "One move of the table of a ReadStateCluster with database.external to another external database. \
-           Deleting it ends its Job, and changes nothing in either database.",
+    doc = "One move of the table of a ReadStateCluster to another external database, or into the database of \
+           another ReadStateCluster. Deleting it ends its Job, and changes nothing in either database.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -90,7 +91,8 @@ use crate::{database::ExternalSpec, verification::Verification};
     ).reason(Reason::FieldValueForbidden)
 )]
 pub struct ReadStateMigrationSpec {
-    /// Name of the `ReadStateCluster` in this namespace whose table moves. Its `spec.database.external` is the source.
+    /// Name of the `ReadStateCluster` in this namespace whose table moves. Its database is the source: with
+    /// `target.external` its `spec.database.external`, with `target.cluster` also one that the operator runs.
     #[schemars(length(min = 1, max = 40))]
     pub cluster: String,
 
@@ -98,7 +100,8 @@ pub struct ReadStateMigrationSpec {
     pub target: MigrationTarget,
 
     /// What members do while the last changes are copied. Serve: each writes both databases, without a pause. Stop:
-    /// they are stopped, by `spec.stopped` of the ReadStateCluster.
+    /// they are stopped, by `spec.stopped` of the ReadStateCluster; not possible if the operator runs the source, which
+    /// would stop with them.
     pub members: MembersMeanwhile,
 
     /// Where the Job records how far it is, so that another pod goes on there.
@@ -126,12 +129,28 @@ pub struct ReadStateMigrationSpec {
     pub suspend: bool,
 }
 
-/// A database, as it will stand in `spec.database` of the `ReadStateCluster`.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+/// Where the table moves: `external`, a database as it will stand in `spec.database` of the `ReadStateCluster`, or
+/// `cluster`, the database of another one.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.external) != has(self.cluster)")
+        .message("exactly one of external and cluster must be set"),
+    validation = Rule::new("!has(self.tlsSecretName) || has(self.external)")
+        .message("tlsSecretName goes with external: a ReadStateCluster says itself how its database is reached")
+        .field_path(".tlsSecretName")
+)]
 pub struct MigrationTarget {
     /// What `spec.database.external` will be. The keyspace must have the name of the source's.
-    pub external: ExternalSpec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalSpec>,
+
+    /// Name of another `ReadStateCluster` in this namespace, whose database the operator runs or an external one. It has
+    /// never had cache pods, and its `spec.restoreFrom.migration` names this move: its cache pods start when those of
+    /// the source have stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 40))]
+    pub cluster: Option<String>,
 
     /// What `spec.database.tls.secretName` will be: a Secret with the key `ca.crt`, and with `tls.crt` and `tls.key` if
     /// the database asks for a certificate. Default: no TLS.
@@ -184,7 +203,8 @@ pub enum MigrationPhase {
     Failed,
     /// Everything was compared, and the members may be switched: `nextStep` says how.
     Verified,
-    /// The `ReadStateCluster` names the target, and not all members use it yet.
+    /// The `ReadStateCluster` names the target, and not all members use it yet; or those of the source have stopped, and
+    /// those of the target start.
     Switching,
     /// All members use the target alone. Final.
     Complete,
@@ -241,6 +261,15 @@ pub struct ReadStateMigrationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 
+    /// UID of the `ReadStateCluster` of `spec.target.cluster` that is copied to. Another one of its name does not have
+    /// what was copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_uid: Option<String>,
+
+    /// How far the cache is handed over to `spec.target.cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_over: Option<HandOver>,
+
     /// The Job that copies and compares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
@@ -265,6 +294,15 @@ pub struct ReadStateMigrationStatus {
     /// The last words of an attempt that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+}
+
+/// How far the cache is handed over from one cluster to another. Never do cache pods of both serve.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOver {
+    /// Cache pods of the source have stopped, and start no more while this resource is there.
+    Closed,
+    /// The same, and those of the target may start. Final.
+    Released,
 }
 
 /// A pass over the source.

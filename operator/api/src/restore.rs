@@ -1,4 +1,5 @@
-//! `spec.restoreFrom` of a `ReadStateCluster`: a new cluster that begins with a backup, and what became of that.
+//! `spec.restoreFrom` of a `ReadStateCluster`: a new cluster that begins with a backup, or with the table of another
+//! cluster, and what became of that.
 
 use k8s_openapi::{api::core::v1::LocalObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::KubeSchema;
@@ -7,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::storage::BackupStorage;
 
-/// The backup that a new cluster begins with: the one of a `ReadStateBackup` (`backup`), or one in a bucket or on a
-/// volume (`repository`).
+/// What a new cluster begins with: the backup of a `ReadStateBackup` (`backup`), one in a bucket or on a volume
+/// (`repository`), or the table of another cluster that moves here (`migration`).
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.backup) != has(self.repository)")
-        .message("exactly one of backup and repository must be set"),
+    validation = Rule::new("[has(self.backup), has(self.repository), has(self.migration)].filter(x, x).size() == 1")
+        .message("exactly one of backup, repository and migration must be set"),
     validation = Rule::new("!has(self.snapshot) || has(self.repository)")
         .message("snapshot goes with repository: a ReadStateBackup is one backup")
         .field_path(".snapshot")
@@ -27,6 +28,12 @@ pub struct RestoreFrom {
     /// Where the backup is. Secrets and the volume claim must be in this namespace, wherever the backup was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<BackupStorage>,
+
+    /// A `ReadStateMigration` of this namespace whose `target.cluster` is this cluster: its cache pods wait until
+    /// everything is copied and compared, and those of the source have stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.name != ''").message("migration.name must not be empty"))]
+    pub migration: Option<LocalObjectReference>,
 
     /// Id of the backup in `repository`, as `readstates backup list` prints it, or `latest`. Default: `latest`, as of
     /// when the restore begins.
@@ -44,7 +51,7 @@ pub enum RestorePhase {
     /// The database or something else that it needs is missing.
     #[default]
     Waiting,
-    /// Its Job is at work.
+    /// Its Job is at work, or the table is being moved here.
     Running,
     /// Its Job gave up.
     Failed,
@@ -64,11 +71,15 @@ pub struct RestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 
+    /// The `ReadStateMigration` by which a table was moved here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<String>,
+
     /// Id of the backup, once it is restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<String>,
 
-    /// The hosts and the keyspace, or the folder, that it is a backup of.
+    /// The hosts and the keyspace, or the folder, that it is a backup of, or that the table was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 
@@ -76,7 +87,7 @@ pub struct RestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backed_up: Option<Time>,
 
-    /// Users that were restored.
+    /// Users that were restored or moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<i64>,
 

@@ -12,7 +12,7 @@ use kube::{
     },
 };
 use readstates_operator_api::{
-    MembersMeanwhile, MigrationPhase, ReadStateMigration, ReadStateMigrationStatus,
+    HandOver, MembersMeanwhile, MigrationPhase, ReadStateMigration, ReadStateMigrationStatus,
     conditions::Reason, labels::END_MIGRATION,
 };
 use serde_json::json;
@@ -126,7 +126,20 @@ fn what_stands(migration: &ReadStateMigration) -> String {
     let target = status.target.as_deref().unwrap_or("the target");
     let source = status.source.as_deref().unwrap_or("the source");
     let claim = &migration.spec.checkpoints.claim_name;
-    match (status.phase, migration.spec.members) {
+    let into = migration.spec.target.cluster.as_ref();
+    if let Some(to) = into.filter(|_| status.hand_over == Some(HandOver::Released)) {
+        return format!(
+            "everything is in {target} of ReadStateCluster {to}, and nothing keeps ReadStateCluster {cluster} from starting \
+             any more: delete it, or keep it stopped, since neither sees what the other changes. If {to} has not begun to \
+             serve, take spec.restoreFrom away from it"
+        );
+    }
+    let phase = match into {
+        // It was closed at most, and opens with the end of this.
+        Some(_) => MigrationPhase::Verified,
+        None => status.phase,
+    };
+    match (phase, migration.spec.members) {
         (MigrationPhase::Complete, _) => {
             format!(
                 "ReadStateCluster {cluster} uses {target}, and {source} is as it was at the switch"

@@ -3,7 +3,8 @@
 //! ```text
 //! ReadStateMigration ─▶ members seen ─▶ Job ─▶ progress ─▶ status, with the next step
 //! ```
-//! Nothing here changes a cluster or its members, and nothing but `readstates migrate` and `readstates schema` in a Job
+//! Nothing here changes a cluster or its members: one whose table moves into another keeps to what the status says of the
+//! hand-over. And nothing but `readstates migrate` and `readstates schema` in a Job
 //! touches a database. A finalizer holds a deleted one until its Job and the pods of that have ended.
 
 mod end;
@@ -137,7 +138,7 @@ pub async fn reconcile_migration(
             return Ok(Action::requeue(LOOK_AGAIN));
         }
     };
-    let seen = observe::migration(&ctx.client, &owner, &migration.spec).await?;
+    let seen = observe::migration(&ctx.client, &owner, &migration.spec, &valid.target).await?;
     let told = progress::ask(ctx, &seen).await;
     let plan = plan::migration(MoveInput {
         owner: &owner,
@@ -175,6 +176,10 @@ fn next_look(plan: &MigrationPlan) -> Action {
     match plan.action {
         MigrationAction::Record | MigrationAction::Delete { .. } => Action::requeue(LOOK_SOON),
         _ if plan.phase == MigrationPhase::Complete => Action::await_change(),
+        // Nothing is served meanwhile.
+        _ if plan.phase == MigrationPhase::Switching && plan.record.target_uid.is_some() => {
+            Action::requeue(LOOK_SOON)
+        }
         MigrationAction::Wait | MigrationAction::Make { .. } | MigrationAction::Suspend { .. } => {
             Action::requeue(LOOK_AGAIN)
         }

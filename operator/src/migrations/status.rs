@@ -50,6 +50,8 @@ pub(super) fn of_migration(report: &MoveReport<'_>) -> ReadStateMigrationStatus 
     let MoveRecord {
         source,
         target,
+        target_uid,
+        hand_over,
         members_generation,
         verified,
     } = record;
@@ -71,6 +73,8 @@ pub(super) fn of_migration(report: &MoveReport<'_>) -> ReadStateMigrationStatus 
         next_step: next.clone(),
         source: source.clone(),
         target: target.clone(),
+        target_uid: target_uid.clone(),
+        hand_over: *hand_over,
         job: job.clone(),
         members_generation: *members_generation,
         progressed: Some(progressed(*before, phase, progress.as_ref(), *now)),

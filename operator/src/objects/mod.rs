@@ -138,7 +138,11 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
     if let Store::Managed(database) = &cluster.store {
         out.extend([
             Object::ServiceAccount(Box::new(service_account::of(cluster, Component::Database))),
-            Object::NetworkPolicy(Box::new(network_policy::database(cluster, database))),
+            Object::NetworkPolicy(Box::new(network_policy::database(
+                cluster,
+                database,
+                restore.admits.as_ref(),
+            ))),
             Object::Service(Box::new(service::database(cluster))),
             Object::PodDisruptionBudget(Box::new(pod_disruption_budget::database(
                 cluster,

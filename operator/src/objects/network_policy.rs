@@ -8,7 +8,7 @@
 //! | cache | 7403: members | each other |
 //! | cache | 7404: probes and metrics | any pod of the Kubernetes cluster: it tells nothing about users |
 //! | database | 7000: between nodes | each other |
-//! | database | 9042, 19042: CQL | cache pods, the schema Job, Jobs of backups and restores, `spec.database.clients` |
+//! | database | 9042, 19042: CQL | cache pods, the schema Job, Jobs of backups, restores and moves, `spec.database.clients`; the same pods of a cluster whose table moves here |
 //! | database | 7402: agent | the operator, from its own namespace |
 //! | database | 7405: probes | any pod of the Kubernetes cluster |
 //! | database | 9108: super-disk agent, where there are super-disks | anywhere |
@@ -58,10 +58,19 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> NetworkPolicy {
     )
 }
 
-pub(super) fn database(cluster: &ValidatedCluster, database: &Database) -> NetworkPolicy {
+/// `admits`: the cluster whose table moves here.
+pub(super) fn database(
+    cluster: &ValidatedCluster,
+    database: &Database,
+    admits: Option<&String>,
+) -> NetworkPolicy {
     let ours =
         [Component::Cache, Component::Schema, Component::Backup].map(|c| component(cluster, c));
-    let clients = [ours.to_vec(), database.clients.clone()].concat();
+    let movers = admits.into_iter().flat_map(|other| {
+        let of = |component| labels::selector(other, component);
+        [Component::Cache, Component::Backup].map(|c| pods(pod::selector(&of(c))))
+    });
+    let clients = [ours.to_vec(), movers.collect(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
     let mut ingress = vec![
         rule(&[ports::INTERNODE], Some(vec![nodes])),

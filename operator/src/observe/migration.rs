@@ -15,7 +15,7 @@ use super::{backups, certificates, children, credentials};
 use crate::{
     error::Error,
     names::{self, MOVING_TO, STORE},
-    spec::{BackupOwner, Identity},
+    spec::{BackupOwner, Identity, MoveTarget},
     validate::on_target,
     world::{MemberStores, MigrationSeen, MoveJob, MoveJobs, OtherMove, SecretsSeen},
 };
@@ -28,6 +28,7 @@ pub async fn migration(
     client: &Client,
     owner: &BackupOwner,
     spec: &ReadStateMigrationSpec,
+    target: &MoveTarget,
 ) -> Result<MigrationSeen, Error> {
     let namespace = &owner.id.namespace;
     let mut seen = MigrationSeen {
@@ -36,14 +37,28 @@ pub async fn migration(
         ..MigrationSeen::default()
     };
     seen.jobs = move_jobs(client, owner).await?;
+    if let Some(name) = target.cluster() {
+        seen.target_cluster = backups::owner::<ReadStateCluster>(client, namespace, name).await?;
+    }
     seen.has_claim = has_claim(client, namespace, &spec.checkpoints.claim_name).await?;
     let Some(cluster) = &seen.cluster else {
         return Ok(seen);
     };
     let id = Identity::of(cluster)?;
-    if cluster.spec.database.external.is_some() {
-        seen.source = secrets(client, &id, cluster).await?;
-        seen.target = secrets(client, &id, &on_target(cluster, &spec.target)).await?;
+    seen.source = secrets(client, &id, cluster).await?;
+    match target {
+        MoveTarget::Database {
+            external,
+            tls_secret,
+        } => {
+            let moved = on_target(cluster, external, tls_secret.as_ref());
+            seen.target = secrets(client, &id, &moved).await?;
+        }
+        MoveTarget::Cluster(_) => {
+            if let Some(other) = &seen.target_cluster {
+                seen.target = secrets(client, &Identity::of(other)?, other).await?;
+            }
+        }
     }
     let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
     let set = sets.get_opt(&id.cache()).await;
@@ -53,6 +68,8 @@ pub async fn migration(
     })?;
     let set = set.filter(|set| id.owns(&set.metadata));
     seen.template = set.as_ref().and_then(template);
+    let counts = set.as_ref().map(children::stateful_set);
+    seen.at_zero = counts.is_none_or(|set| set.replicas == 0 && set.existing == 0 && set.observed);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let ours = ListParams::default().labels(&selector_text(&id.name, Component::Cache));
     let found = pods.list(&ours).await.map_err(|source| Error::Read {
@@ -142,7 +159,7 @@ pub async fn move_jobs(client: &Client, owner: &BackupOwner) -> Result<MoveJobs,
     })
 }
 
-fn has_ended(pod: &Pod) -> bool {
+pub(super) fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
@@ -167,7 +184,7 @@ fn template(set: &StatefulSet) -> Option<MemberStores> {
     Some(stores(set.name_any(), Some(pod)))
 }
 
-fn member(pod: &Pod) -> MemberStores {
+pub(super) fn member(pod: &Pod) -> MemberStores {
     stores(pod.name_any(), pod.spec.as_ref())
 }
 

@@ -15,6 +15,7 @@ mod growth;
 mod identity;
 mod members;
 mod migration;
+mod moves;
 mod nodes;
 mod restore;
 mod super_disks;
@@ -111,8 +112,12 @@ pub async fn observe(
     let rings = Reader::<ReadStateRing>::new(&ctx.client, &id.namespace);
     let ring = RingSeen::of(rings.get(&id.cache(), id).await?.as_ref());
     let restore = restore::observe(&ctx.client, id, cluster, &ring).await?;
+    let handed_over = moves::handed_over(&ctx.client, id, cluster, cache.as_ref()).await?;
+    let writers = moves::writers(&ctx.client, id, cluster, &racks).await?;
     let volumes_of_exists = volumes_of::observe(&ctx.client, cluster).await;
     Ok(World {
+        handed_over,
+        writers,
         places: ctx.rollouts.places(cluster),
         volumes_of_exists,
         ring,

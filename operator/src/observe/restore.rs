@@ -1,4 +1,4 @@
-//! What a restore into a new cluster needs and what became of its Jobs. In: names. Out: plain values. A cluster that has
+//! What a restore into a new cluster needs and what became of its Jobs, or of a move into it. In: names. Out: plain values. A cluster that has
 //! had cache pods, or was restored, is not looked at for it any more.
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -8,6 +8,7 @@ use readstates_operator_api::{BackupPhase, ReadStateBackup, ReadStateCluster};
 use super::{
     backups,
     children::{self, of_job},
+    moves,
 };
 use crate::{
     error::Error,
@@ -44,6 +45,10 @@ pub(super) async fn observe(
     let source = match wish {
         RestoreWish::Place(source) => Ok(*source),
         RestoreWish::Backup(name) => named(client, id, &name).await?,
+        RestoreWish::Move(name) => {
+            seen.moving = Some(moves::move_in(client, id, &name).await?);
+            return Ok(seen);
+        }
     };
     if let Ok(source) = &source {
         seen.lacking = backups::lacking(client, id, &source.place).await?;

@@ -5,31 +5,33 @@
 //! Serve:  members write both ─▶ copy ─▶ verify ─▶ Verified ─▶ members use the target ─▶ Complete
 //! Stop:   copy ahead ─▶ members are stopped ─▶ copy ─▶ verify ─▶ Verified ─▶ members start on the target ─▶ Complete
 //! ```
+//! Into another cluster, whose members are others, both end as `handing` says.
+//!
 //! Members are a person's to change. What a Job has compared counts only while they are as it needs them from before it
 //! began: a change that only the source got meanwhile would be lost by the switch. So the record has the generation of
 //! the cluster at which that was last seen. One generation more is one change of the spec, from good to good; two may
 //! be one to bad and one back, between two looks, and what was compared does not count any more.
 
+mod ends;
+mod handing;
 mod jobs;
 mod members;
+mod others;
 mod switch;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{
-    MigrationPhase, ReadStateCluster, ReadStateMigrationSpec, ReadStateMigrationStatus,
+    HandOver, MigrationPhase, ReadStateCluster, ReadStateMigrationSpec, ReadStateMigrationStatus,
     Verification, conditions::Reason,
 };
 
-use self::members::MembersState;
+use self::{members::MembersState, others::in_use};
 use super::{Obstacle, backups::secrets};
 use crate::{
-    spec::{
-        BackupOwner, Certificates, Identity, Images, Login, Store, ValidatedCluster,
-        ValidatedMigration,
-    },
-    templates::{self, Ends},
-    validate::{same_store, validate, validate_target},
-    world::{JobOutcome, MigrationSeen, MoveJob, OtherMove, SecretsSeen},
+    spec::{BackupOwner, Images, Store, ValidatedMigration},
+    templates::Ends,
+    validate::same_store,
+    world::{JobOutcome, MigrationSeen, MoveJob},
 };
 
 /// How far a move is, and what to do.
@@ -72,6 +74,10 @@ pub struct MoveRecord {
     /// The source.
     pub source: Option<String>,
     pub target: Option<String>,
+    /// UID of the cluster that it is copied to.
+    pub target_uid: Option<String>,
+    /// How far the cache is handed over to that.
+    pub hand_over: Option<HandOver>,
     /// Generation of the cluster at which its members were last seen as copying needs them.
     pub members_generation: Option<i64>,
     /// The verification that counts.
@@ -109,12 +115,15 @@ struct Scene<'a> {
 #[must_use]
 pub fn migration(input: MoveInput<'_>) -> MigrationPlan {
     let record = input.before.map(MoveRecord::of).unwrap_or_default();
+    if let Some(plan) = handing::arriving(&input, &record) {
+        return plan;
+    }
     let scene = match Scene::of(input, record.clone()) {
         Ok(scene) => scene,
         // What members do meanwhile is not known.
         Err(obstacle) => return in_the_way(obstacle, unseen(record)),
     };
-    if same_store(&scene.current, &scene.target) {
+    if !scene.is_into() && same_store(&scene.current, &scene.target) {
         return scene.at_target();
     }
     if !same_store(&scene.current, &scene.source) {
@@ -131,6 +140,9 @@ pub fn migration(input: MoveInput<'_>) -> MigrationPlan {
     if let Some(obstacle) = in_use(&input) {
         return in_the_way(obstacle, scene.record.clone());
     }
+    if let Some((obstacle, record)) = scene.target_trouble() {
+        return in_the_way(obstacle, record);
+    }
     scene.at_source()
 }
 
@@ -141,6 +153,8 @@ impl MoveRecord {
         Self {
             source: status.source.clone(),
             target: status.target.clone(),
+            target_uid: status.target_uid.clone(),
+            hand_over: status.hand_over,
             members_generation: status.members_generation,
             verified: status.verified.clone(),
         }
@@ -152,6 +166,7 @@ fn unseen(record: MoveRecord) -> MoveRecord {
     MoveRecord {
         members_generation: None,
         verified: None,
+        hand_over: None,
         ..record
     }
 }
@@ -186,92 +201,7 @@ fn in_the_way(obstacle: Obstacle, record: MoveRecord) -> MigrationPlan {
     }
 }
 
-/// Another move of this cluster, or to this target, that was there first.
-fn in_use(input: &MoveInput<'_>) -> Option<Obstacle> {
-    let own = (input.created, &input.owner.id.name);
-    let is_first = |other: &&OtherMove| (other.created, &other.name) < own;
-    let collides = |other: &&OtherMove| {
-        let MigrationEnd {
-            hosts,
-            port,
-            keyspace,
-        } = end(&input.spec.target);
-        let theirs = end(&other.target);
-        let shares = hosts.iter().any(|host| theirs.hosts.contains(host));
-        let one_target = shares && (port, keyspace) == (theirs.port, theirs.keyspace);
-        other.cluster == input.spec.cluster || one_target
-    };
-    let mut others = input.seen.others.iter().filter(|other| !other.complete);
-    let other = others.find(|other| is_first(other) && collides(other))?;
-    let what = match other.cluster == input.spec.cluster {
-        true => format!("moves ReadStateCluster {}", other.cluster),
-        false => format!("moves ReadStateCluster {} to this target", other.cluster),
-    };
-    let words = format!(
-        "ReadStateMigration {} {what} already: delete one of the two",
-        other.name
-    );
-    Some(Obstacle::refuse(Reason::TargetInUse, words))
-}
-
-/// What tells targets apart.
-struct MigrationEnd<'a> {
-    hosts: &'a [String],
-    port: i32,
-    keyspace: &'a str,
-}
-
-fn end(target: &readstates_operator_api::MigrationTarget) -> MigrationEnd<'_> {
-    let external = &target.external;
-    MigrationEnd {
-        hosts: &external.contact_points,
-        port: external.port,
-        keyspace: &external.keyspace,
-    }
-}
-
 impl<'a> Scene<'a> {
-    /// Both ends as values, or what is in the way.
-    fn of(input: MoveInput<'a>, mut record: MoveRecord) -> Result<Self, Obstacle> {
-        let name = &input.spec.cluster;
-        let Some(cluster) = &input.seen.cluster else {
-            let words = format!("there is no ReadStateCluster {name} in this namespace");
-            return Err(Obstacle::wait(Reason::ClusterNotFound, words));
-        };
-        let not_ready = |why: String| {
-            let words = format!("ReadStateCluster {name} {why}");
-            Obstacle::wait(Reason::ClusterNotReady, words)
-        };
-        if cluster.metadata.deletion_timestamp.is_some() {
-            return Err(not_ready("is being deleted".to_owned()));
-        }
-        if cluster.spec.database.external.is_none() {
-            return Err(unsupported(name));
-        }
-        let id = Identity::of(cluster).map_err(|error| not_ready(format!("is odd: {error}")))?;
-        let source = validate(id.clone(), &cluster.spec, input.images);
-        let source = source.map_err(|invalid| not_ready(format!("is invalid: {invalid}")))?;
-        let target = validate_target(cluster, id, &input.spec.target, input.images);
-        let target =
-            target.map_err(|invalid| Obstacle::refuse(Reason::InvalidSpec, invalid.to_string()))?;
-        let current = templates::store_url(&source);
-        let to = templates::store_url(&target);
-        let from = record.source.get_or_insert_with(|| current.clone()).clone();
-        record.target = Some(to.clone());
-        Ok(Self {
-            input,
-            cluster,
-            ends: Ends {
-                source: seen_by(source, &input.seen.source),
-                target: seen_by(target, &input.seen.target),
-            },
-            current,
-            source: from,
-            target: to,
-            record,
-        })
-    }
-
     fn cluster_name(&self) -> &str {
         &self.input.spec.cluster
     }
@@ -374,6 +304,9 @@ impl<'a> Scene<'a> {
             let words = format!("ReadStateCluster {name} {why}");
             Err(Obstacle::wait(Reason::ClusterNotReady, words))
         };
+        if matches!(self.ends.source.store, Store::Managed(_)) && self.ends.source.stopped {
+            return wait("is stopped, and its database with it");
+        }
         if self.ends.source.restore.is_some() && status.is_none_or(|s| s.ring_number.is_none()) {
             return wait("is being restored");
         }
@@ -406,30 +339,6 @@ impl<'a> Scene<'a> {
         }
         Ok(())
     }
-}
-
-fn unsupported(name: &str) -> Obstacle {
-    let words = format!(
-        "ReadStateCluster {name} has no database.external: a database that the operator runs, and an embedded store, \
-         are moved by `readstates migrate` into another ReadStateCluster (see the book: Move to another database)"
-    );
-    Obstacle::refuse(Reason::MigrationUnsupported, words)
-}
-
-fn seen_by(cluster: ValidatedCluster, seen: &SecretsSeen) -> ValidatedCluster {
-    use crate::world::CertificatesSeen::Complete;
-    let certificates = match &seen.certificates {
-        Some(Complete { client, mark, .. }) => Certificates {
-            mark: Some(mark.clone()),
-            client: *client,
-        },
-        Some(_) | None => Certificates::default(),
-    };
-    debug_assert!(
-        matches!(cluster.store, Store::External(_)),
-        "checked before"
-    );
-    cluster.seen(Login::default(), certificates, false)
 }
 
 fn delete(job: &MoveJob) -> MigrationAction {

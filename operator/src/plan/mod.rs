@@ -223,6 +223,7 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
 fn stopping(mut plan: Plan, stage: &StopStage, racks: Option<WaitingOn>, world: &World) -> Plan {
     (plan.cache, plan.waiting) = match stage {
         StopStage::Runs | StopStage::Cache => stopped::cache(world),
+        StopStage::Writers => (stopped::cache(world).0, stop::still_written(world)),
         StopStage::Database => (None, racks),
         StopStage::Stopped { .. } => (None, None),
     };

@@ -1,5 +1,5 @@
 //! The backup that a new cluster begins with: restored by a Job after database and keyspace are there, and before the
-//! first cache pod.
+//! first cache pod. Or the table of another cluster: the controller of moves brings it, and this one waits.
 //!
 //! ```text
 //! backup known, Secrets there, keyspace made ─▶ Job ─▶ succeeded ─▶ on record in the status ─▶ members of the cache
@@ -20,7 +20,9 @@ use crate::{
     names::RESTORE,
     spec::{RestoreSource, ValidatedCluster},
     templates,
-    world::{JobOutcome, RestoreJob, RestoreSeen, RingSeen, Said, Told, World},
+    world::{
+        JobOutcome, MoveIn, MoveInStage, RestoreJob, RestoreSeen, RingSeen, Said, Told, World,
+    },
 };
 
 /// How long a failed Job is kept, so that its log can be read, before the next one is created.
@@ -33,12 +35,14 @@ pub struct RestoreStep {
     pub make: Option<Box<RestoreSource>>,
     /// How the restore stands.
     pub state: RestoreState,
+    /// The cluster whose table moves here: its cache pods and Jobs reach this database until that is over.
+    pub admits: Option<String>,
 }
 
 /// How a restore stands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RestoreState {
-    /// The cluster is not to begin with a backup.
+    /// The cluster is to begin empty.
     #[default]
     Unasked,
     /// Something is missing that it needs.
@@ -54,6 +58,8 @@ pub enum RestoreState {
         /// What keeps its pod.
         trouble: Option<String>,
     },
+    /// The table of another cluster is on its way here.
+    Moving(String),
     /// A Job gave up.
     Failed {
         /// Its name.
@@ -77,9 +83,11 @@ impl RestoreState {
     pub fn may_serve(&self) -> bool {
         match self {
             Self::Unasked | Self::Recorded(_) | Self::Skipped => true,
-            Self::Waiting { .. } | Self::Running { .. } | Self::Failed { .. } | Self::Done(_) => {
-                false
-            }
+            Self::Waiting { .. }
+            | Self::Running { .. }
+            | Self::Moving(_)
+            | Self::Failed { .. }
+            | Self::Done(_) => false,
         }
     }
 
@@ -89,7 +97,7 @@ impl RestoreState {
         match self {
             Self::Unasked => None,
             Self::Waiting { reason, words: _ } => Some(*reason),
-            Self::Running { .. } => Some(Reason::RestoreRunning),
+            Self::Running { .. } | Self::Moving(_) => Some(Reason::RestoreRunning),
             Self::Failed { .. } => Some(Reason::RestoreFailed),
             Self::Done(_) | Self::Recorded(_) => Some(Reason::Restored),
             Self::Skipped => Some(Reason::RestoreSkipped),
@@ -117,7 +125,7 @@ impl fmt::Display for RestoreState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unasked => f.write_str("no backup is asked for"),
-            Self::Waiting { reason: _, words } => f.write_str(words),
+            Self::Waiting { reason: _, words } | Self::Moving(words) => f.write_str(words),
             Self::Running {
                 job,
                 attempts,
@@ -154,15 +162,17 @@ fn write_made(f: &mut fmt::Formatter<'_>, made: &RestoreStatus) -> fmt::Result {
     let RestoreStatus {
         phase: _,
         job: _,
+        migration,
         backup,
         source,
         backed_up,
         users,
         restored,
     } = made;
-    match backup {
-        Some(backup) => write!(f, "backup {backup}")?,
-        None => f.write_str("the backup")?,
+    match (migration, backup) {
+        (Some(migration), _) => write!(f, "by ReadStateMigration {migration}, the table")?,
+        (None, Some(backup)) => write!(f, "backup {backup}")?,
+        (None, None) => f.write_str("the backup")?,
     }
     if let Some(source) = source {
         write!(f, " of {source}")?;
@@ -173,7 +183,10 @@ fn write_made(f: &mut fmt::Formatter<'_>, made: &RestoreStatus) -> fmt::Result {
     if let Some(users) = users {
         write!(f, ", with {users} users")?;
     }
-    f.write_str(" was restored")?;
+    f.write_str(match migration {
+        Some(_) => " was copied and compared",
+        None => " was restored",
+    })?;
     match restored {
         Some(at) => write!(f, " at {:.0}", at.0),
         None => Ok(()),
@@ -192,7 +205,10 @@ impl From<RestoreState> for Decision {
     fn from(state: RestoreState) -> Self {
         Self {
             waiting: state.waiting(),
-            step: RestoreStep { make: None, state },
+            step: RestoreStep {
+                state,
+                ..RestoreStep::default()
+            },
             delete: Vec::new(),
         }
     }
@@ -210,6 +226,7 @@ pub(super) fn decide(
         source,
         lacking,
         jobs,
+        moving,
     } = &*world.restore;
     if let Some(record) = record.as_ref().filter(|_| world.restore.is_done()) {
         return RestoreState::Recorded(record.clone()).into();
@@ -227,6 +244,9 @@ pub(super) fn decide(
             pod.name
         );
         return RestoreState::wait(words).into();
+    }
+    if let Some(MoveIn { from, stage }) = moving {
+        return move_in(from.as_ref(), stage);
     }
     let found = |wanted: fn(&JobOutcome) -> bool| jobs.iter().find(|j| wanted(&j.run.outcome));
     if let Some(job) = found(|outcome| *outcome == JobOutcome::Succeeded) {
@@ -278,6 +298,18 @@ pub(super) fn decide(
         decision.waiting = state.waiting();
         decision.step.state = state;
     }
+    decision
+}
+
+/// A move into this cluster: cache pods wait until it is over.
+fn move_in(from: Option<&String>, stage: &MoveInStage) -> Decision {
+    let state = match stage {
+        MoveInStage::Waiting(words) => RestoreState::wait(words),
+        MoveInStage::Begun(words) => RestoreState::Moving(words.clone()),
+        MoveInStage::Over(made) => RestoreState::Done((**made).clone()),
+    };
+    let mut decision = Decision::from(state);
+    decision.step.admits = from.cloned();
     decision
 }
 
@@ -338,6 +370,7 @@ fn made(job: &RestoreJob) -> RestoreStatus {
     RestoreStatus {
         phase: RestorePhase::Restored,
         job: Some(job.run.job.clone()),
+        migration: None,
         backup: told.id,
         source: told.source,
         backed_up: told.finished.map(Time),

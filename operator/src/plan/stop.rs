@@ -5,6 +5,7 @@
 //!              ▲ a pod cannot write: waits a while         │ not within the limit: given up, and said
 //!              └────────────────────────────────┘          ▼
 //! ```
+//! Before the finalizer goes, cache pods of another cluster that write the database, too, have to leave it.
 
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ pub enum StopStep {
 #[must_use]
 pub fn stop(world: &World, elapsed: Elapsed<'_>) -> StopStep {
     if members::idle(world) {
-        return StopStep::Stopped;
+        return still_written(world).map_or(StopStep::Stopped, StopStep::Wait);
     }
     let stopping = stopping(world, true);
     if elapsed.with(&stopping) >= STOPPING_LIMIT {
@@ -97,6 +98,13 @@ pub fn stop(world: &World, elapsed: Elapsed<'_>) -> StopStep {
             waiting: stopping,
         },
     }
+}
+
+/// Cache pods of other clusters that cannot write without this database. However long they take: without it they would
+/// hold more and more changes, and none of them could be replaced.
+pub(super) fn still_written(world: &World) -> Option<WaitingOn> {
+    let pods = world.writers.clone();
+    (!pods.is_empty()).then_some(WaitingOn::StillWritten { pods })
 }
 
 /// What is waited for while cache pods stop.
@@ -226,6 +234,19 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn cache_pods_of_another_cluster_keep_the_database_however_long_it_takes() {
+        let mut none_left = told_to_stop(two()).gone("chat-0").gone("chat-1");
+        none_left.world.cache.as_mut().unwrap().existing = 0;
+        none_left.world.writers = vec!["old-0".to_owned()];
+        match after(&none_left, 600, Reason::StillWritten) {
+            StopStep::Wait(waiting) => assert_eq!(waiting.reason(), Reason::StillWritten),
+            other => panic!("{other:?}"),
+        }
+        none_left.world.writers.clear();
+        assert_eq!(step(&none_left, 600), StopStep::Stopped);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{CachePlan, WaitingOn, stop};
 use crate::{
     spec::{Store, ValidatedCluster},
     templates::Template,
-    world::{PodSeen, StatefulSetSeen, World},
+    world::{HandedOver, PodSeen, StatefulSetSeen, World},
 };
 
 /// How long after its grace period a pod is waited for. After that its machine does not answer, and its process has no
@@ -30,6 +30,8 @@ pub enum StopStage {
     Runs,
     /// Cache pods write what they hold and stop.
     Cache,
+    /// Cache pods of another cluster, whose table moves here, are to leave the database.
+    Writers,
     /// Database pods stop.
     Database,
     /// Nothing runs any more.
@@ -45,7 +47,7 @@ impl StopStage {
     pub fn stops_database(&self) -> bool {
         match self {
             Self::Database | Self::Stopped { .. } => true,
-            Self::Runs | Self::Cache => false,
+            Self::Runs | Self::Cache | Self::Writers => false,
         }
     }
 }
@@ -59,6 +61,9 @@ pub fn stage(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> StopS
     let over = |pod: &PodSeen| is_overdue(pod, now);
     if !(world.cache.as_ref().is_none_or(is_at_zero) && world.cache_pods.iter().all(over)) {
         return StopStage::Cache;
+    }
+    if !world.writers.is_empty() {
+        return StopStage::Writers;
     }
     let racks = world.racks.values().all(is_at_zero);
     if !(racks && world.database_pods.iter().all(over)) {
@@ -102,9 +107,15 @@ pub(super) fn cache(world: &World) -> (Option<CachePlan>, Option<WaitingOn>) {
     (Some(plan), Some(waiting))
 }
 
-/// What a cache without pods waits for before it starts: enough database nodes for a majority of the copies of each
-/// user. A running cache is not held up by its database.
+/// What a cache without pods waits for before it starts: that its table is not another cluster's by now, and enough
+/// database nodes for a majority of the copies of each user. A running cache is not held up by its database.
 pub(super) fn start_waits(cluster: &ValidatedCluster, world: &World) -> Option<WaitingOn> {
+    if let Some(HandedOver { migration, to }) = &world.handed_over {
+        return Some(WaitingOn::HandedOver {
+            migration: migration.clone(),
+            to: to.clone(),
+        });
+    }
     let Store::Managed(database) = &cluster.store else {
         return None;
     };

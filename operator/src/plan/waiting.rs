@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use readstates_operator_api::{conditions::Reason, labels};
 
 use super::{DatabaseWait, rollout};
-use crate::rollouts::Holder;
+use crate::{names::MOVING_TO, rollouts::Holder};
 
 /// What the next step waits for. Ends up in the conditions, a column, an event and a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,17 @@ pub enum WaitingOn {
     },
     /// The backup that a new cluster begins with.
     Restore { reason: Reason, words: String },
+    /// The `ReadStateMigration` to go by which this cluster's table was handed over.
+    HandedOver {
+        migration: String,
+        /// The cluster that has the table.
+        to: String,
+    },
+    /// Cache pods of another cluster to leave this database, so that it can stop.
+    StillWritten {
+        /// Those that write it.
+        pods: Vec<String>,
+    },
     /// A store that a member can write to, so that its pod can go.
     StoreBeforeStop {
         /// The member that cannot write.
@@ -225,6 +236,8 @@ impl WaitingOn {
             | Self::Database(_)
             | Self::Schema { .. }
             | Self::Restore { .. }
+            | Self::HandedOver { .. }
+            | Self::StillWritten { .. }
             | Self::StoreBeforeStop { .. }
             | Self::RingUnreadable { .. }
             | Self::RingLost { .. }
@@ -255,6 +268,8 @@ impl WaitingOn {
             Self::Database(wait) => wait.reason(),
             Self::Schema { .. } => Reason::SchemaPending,
             Self::Restore { reason, words: _ } => *reason,
+            Self::HandedOver { .. } => Reason::HandedOver,
+            Self::StillWritten { .. } => Reason::StillWritten,
             Self::StoreBeforeStop { .. } => Reason::UnsafeToStop,
             Self::RingUnreadable { .. } => Reason::RingUnreadable,
             Self::RingLost { .. } => Reason::RingLost,
@@ -330,6 +345,17 @@ impl fmt::Display for WaitingOn {
                 append(f, trouble.as_deref())
             }
             Self::Restore { reason: _, words } => f.write_str(words),
+            Self::HandedOver { migration, to } => write!(
+                f,
+                "ReadStateMigration {migration} has handed the table over to ReadStateCluster {to}: no cache pod starts here \
+                 while it exists, since two clusters would not see each other's changes"
+            ),
+            Self::StillWritten { pods } => write!(
+                f,
+                "{} of another ReadStateCluster write this database, too, and cannot write without it: it stops once they \
+                 are gone or run without {MOVING_TO}",
+                pods.join(", ")
+            ),
             Self::StoreBeforeStop {
                 member,
                 dirty,

@@ -31,7 +31,7 @@ pub use self::{
     identity::{Identity, rack_set},
     images::Images,
     maintenance::Maintenance,
-    migration::ValidatedMigration,
+    migration::{MoveTarget, ValidatedMigration},
     restore::{RestoreSource, RestoreWish},
 };
 
@@ -61,7 +61,7 @@ pub struct ValidatedCluster {
     pub cache: Cache,
     /// Where read states are kept.
     pub store: Store,
-    /// The backup that it begins with; none: it begins empty.
+    /// What it begins with; none: it begins empty.
     pub restore: Option<RestoreWish>,
     /// The issuer of the certificates with which its processes prove their identity.
     pub issuing: Issuing,

@@ -1,14 +1,16 @@
-//! The backup that a new cluster begins with.
+//! What a new cluster begins with.
 
 use super::BackupPlace;
 
-/// Which backup a new cluster begins with.
+/// What a new cluster begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreWish {
     /// The one of the `ReadStateBackup` of this name.
     Backup(String),
     /// One in this place.
     Place(Box<RestoreSource>),
+    /// The table that the `ReadStateMigration` of this name moves here.
+    Move(String),
 }
 
 /// A backup and where it is.

@@ -34,13 +34,14 @@ pub(super) fn entry(report: &Report<'_>) -> Option<RestoreStatus> {
         // Its Job could not be made.
         RestoreState::Running { .. } if is_blocked(decided) => at(RestorePhase::Waiting, None),
         RestoreState::Running { job, .. } => at(RestorePhase::Running, Some(job)),
+        RestoreState::Moving(_) => at(RestorePhase::Running, None),
         RestoreState::Failed { job, .. } => at(RestorePhase::Failed, Some(job)),
         RestoreState::Done(made) | RestoreState::Recorded(made) => Some(made.clone()),
         RestoreState::Skipped => before,
     }
 }
 
-/// None: the cluster was not to begin with a backup.
+/// None: the cluster was to begin empty.
 pub(super) fn condition(report: &Report<'_>) -> Option<Condition> {
     let of = |status: ConditionStatus, reason, words: String| {
         Some(Condition::new(
@@ -72,6 +73,7 @@ pub(super) fn condition(report: &Report<'_>) -> Option<Condition> {
         }
         RestoreState::Waiting { .. }
         | RestoreState::Running { .. }
+        | RestoreState::Moving(_)
         | RestoreState::Failed { .. } => False,
         RestoreState::Done(_) | RestoreState::Recorded(_) => True,
         RestoreState::Skipped => Unknown,
@@ -87,6 +89,7 @@ pub(super) fn trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
         RestoreState::Unasked
         | RestoreState::Waiting { .. }
         | RestoreState::Running { .. }
+        | RestoreState::Moving(_)
         | RestoreState::Done(_)
         | RestoreState::Recorded(_)
         | RestoreState::Skipped => None,

@@ -74,7 +74,7 @@ fn how_far(report: &Report<'_>, stage: &StopStage) -> Condition {
                 overdue.join(", ")
             ),
         ),
-        StopStage::Runs | StopStage::Cache | StopStage::Database => {
+        StopStage::Runs | StopStage::Cache | StopStage::Writers | StopStage::Database => {
             let waiting = report.waiting();
             let (reason, message) = waiting.as_ref().map_or_else(
                 || (Reason::Stopped, "pods are to stop".to_owned()),

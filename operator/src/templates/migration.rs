@@ -4,7 +4,7 @@
 //! ```text
 //! schema (target) ─▶ copy (source, target) ─▶ verify (source, target)
 //! ```
-//! The Job that copies ahead ends with `copy`. Each reports as its termination message, or leaves its last words there.
+//! The Job that copies ahead ends with `copy`. The keyspace of another cluster is made by that cluster, without `schema`. Each reports as its termination message, or leaves its last words there.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec, PodFailurePolicy},
         core::v1::{
-            Container, PersistentVolumeClaimVolumeSource, PodSpec, ResourceRequirements, Volume,
+            Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, ResourceRequirements,
+            Volume,
         },
     },
     apimachinery::pkg::api::resource::Quantity,
@@ -21,10 +22,10 @@ use readstates_operator_api::{MembersMeanwhile, labels::Component};
 
 use super::{
     backup::{REPORT, metadata, on_disruption, on_exit, pod_labels},
-    job, pod, service_account, store,
+    env, job, pod, service_account, store,
 };
 use crate::{
-    names::{COPY, SCHEMA, VERIFY, ports},
+    names::{COPY, MOVING_TO, SCHEMA, VERIFY, ports},
     spec::{BackupOwner, ValidatedCluster, ValidatedMigration},
 };
 
@@ -43,14 +44,23 @@ const SECRETS_OF_TARGET: &str = "/etc/readstates/to/";
 /// Beginnings of the variables of a login, and of one to the target.
 const LOGIN: &str = "READSTATES_CQL_";
 const LOGIN_TO_TARGET: &str = "READSTATES_TO_CQL_";
+/// `--to-claim`: whose keyspace the target is.
+const TO_CLAIM: &str = "READSTATES_TO_CLAIM";
 
 /// A move with its ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ends {
     /// The cluster as it is.
     pub source: ValidatedCluster,
-    /// The cluster as it will be.
+    /// The cluster as it will be, or the other one that the table moves into.
     pub target: ValidatedCluster,
+}
+
+impl Ends {
+    /// Whether the table moves into another cluster.
+    fn is_into(&self) -> bool {
+        self.source.id.uid != self.target.id.uid
+    }
 }
 
 /// The Job that copies ahead, or the one that copies and compares.
@@ -69,6 +79,48 @@ pub fn move_job(
     }
 }
 
+/// The variables by which members write this database as well, each as a person has to set it.
+#[must_use]
+pub fn moving_to(target: &ValidatedCluster, is_into: bool) -> Vec<String> {
+    let store::Access {
+        env,
+        volumes,
+        mounts,
+    } = as_target(store::access(target));
+    // The Secret whose key a file is.
+    let secret = |path: &str| {
+        let (folder, key) = path.rsplit_once('/')?;
+        let mount = mounts.iter().find(|mount| mount.mount_path == folder)?;
+        let volume = volumes.iter().find(|volume| volume.name == mount.name)?;
+        let name = volume.secret.as_ref()?.secret_name.as_ref()?;
+        Some(format!("a file with the key {key} of Secret {name}"))
+    };
+    let of_login = env.into_iter().filter_map(
+        |EnvVar {
+             name,
+             value,
+             value_from,
+         }| {
+            let value = match (value, value_from) {
+                (Some(value), _) => secret(&value).map_or(format!("{name}={value}"), |file| {
+                    format!("{name} to the path of {file}")
+                }),
+                (None, from) => {
+                    let key = from?.secret_key_ref?;
+                    format!("{name} from the key {} of Secret {}", key.key, key.name)
+                }
+            };
+            Some(value)
+        },
+    );
+    let claim = is_into.then(|| format!("{TO_CLAIM}={}", target.id.uid));
+    [format!("{MOVING_TO}={}", store::url(target))]
+        .into_iter()
+        .chain(claim)
+        .chain(of_login)
+        .collect()
+}
+
 /// The database of a cluster as `--store` takes it.
 #[must_use]
 pub fn store_url(cluster: &ValidatedCluster) -> String {
@@ -82,14 +134,17 @@ fn job_spec(
     ahead: bool,
 ) -> JobSpec {
     let Ends { source, target } = ends;
-    let schema = schema(source, target);
     let copy = work(ends, owner, migration, COPY, &copy_flags(migration, ahead));
-    let (first, main) = match ahead {
-        true => (vec![schema], copy),
-        false => (
-            vec![schema, copy],
-            work(ends, owner, migration, VERIFY, &[]),
-        ),
+    let mut first: Vec<_> = (!ends.is_into())
+        .then(|| schema(source, target))
+        .into_iter()
+        .collect();
+    let main = match ahead {
+        true => copy,
+        false => {
+            first.push(copy);
+            work(ends, owner, migration, VERIFY, &[])
+        }
     };
     let checkpoints = Volume {
         name: CHECKPOINTS.to_owned(),
@@ -104,15 +159,15 @@ fn job_spec(
         apart(store::access(target)).volumes,
         vec![checkpoints],
     ];
-    let rules: Vec<_> = [SCHEMA, COPY]
-        .into_iter()
-        .chain((!ahead).then_some(VERIFY))
-        .map(|container| on_exit(container, &FINAL))
+    let rules: Vec<_> = first
+        .iter()
+        .chain([&main])
+        .map(|container| on_exit(&container.name, &FINAL))
         .collect();
     let account = service_account::name(source, Component::Backup);
     let pod = PodSpec {
         termination_grace_period_seconds: Some(GRACE_SECONDS),
-        init_containers: Some(first),
+        init_containers: Some(first).filter(|first| !first.is_empty()),
         ..job::pod(source, account, vec![main], volumes.concat())
     };
     JobSpec {
@@ -161,6 +216,7 @@ fn work(
 ) -> Container {
     let Ends { source, target } = ends;
     let ValidatedMigration {
+        target: _,
         members: _,
         checkpoints: _,
         merge,
@@ -197,6 +253,9 @@ fn work(
         .chain(flags.iter().cloned());
     let mut access = store::access(source);
     access.extend(as_target(apart(store::access(target))));
+    if ends.is_into() {
+        access.env.push(env::value(TO_CLAIM, target.id.uid.clone()));
+    }
     access
         .mounts
         .push(pod::mount(CHECKPOINTS, CHECKPOINTS_PATH));

@@ -3,11 +3,12 @@
 
 use kube::ResourceExt;
 use readstates_operator_api::{
-    CheckpointStorage, MigrationTarget, ReadStateCluster, ReadStateMigrationSpec, TlsSpec,
+    CheckpointStorage, ExternalSpec, MigrationTarget, ReadStateCluster, ReadStateMigrationSpec,
+    TlsSpec,
 };
 
 use super::{Checker, InvalidSpec, Problem, validate};
-use crate::spec::{Identity, Images, ValidatedCluster, ValidatedMigration};
+use crate::spec::{Identity, Images, MoveTarget, ValidatedCluster, ValidatedMigration};
 
 /// Parses a move.
 ///
@@ -18,7 +19,7 @@ pub fn validate_migration(
 ) -> Result<ValidatedMigration, InvalidSpec> {
     let ReadStateMigrationSpec {
         cluster: _,
-        target: _,
+        target,
         members,
         checkpoints: CheckpointStorage { claim_name },
         merge,
@@ -32,11 +33,13 @@ pub fn validate_migration(
             check.wrong(format!("spec.{field}"), "must be at least 1");
         }
     }
+    let target = check.target(target);
     let Checker { problems } = check;
-    if !problems.is_empty() {
+    let Some(target) = target.filter(|_| problems.is_empty()) else {
         return Err(InvalidSpec { problems });
-    }
+    };
     Ok(ValidatedMigration {
+        target,
         members: *members,
         checkpoints: claim_name.clone(),
         merge: *merge,
@@ -46,16 +49,44 @@ pub fn validate_migration(
     })
 }
 
+impl Checker {
+    /// Where the table moves, or `None` once a problem is on the list.
+    fn target(&mut self, target: &MigrationTarget) -> Option<MoveTarget> {
+        let MigrationTarget {
+            external,
+            cluster,
+            tls_secret_name,
+        } = target;
+        match (external, cluster) {
+            (Some(external), None) => Some(MoveTarget::Database {
+                external: Box::new(external.clone()),
+                tls_secret: tls_secret_name.clone(),
+            }),
+            (None, Some(cluster)) => {
+                if tls_secret_name.is_some() {
+                    self.wrong("spec.target.tlsSecretName", "goes with external");
+                }
+                Some(MoveTarget::Cluster(cluster.clone()))
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let words = "exactly one of external and cluster must be set";
+                self.wrong("spec.target", words);
+                None
+            }
+        }
+    }
+}
+
 /// The cluster as it will be on the target.
 #[must_use]
-pub fn on_target(cluster: &ReadStateCluster, target: &MigrationTarget) -> ReadStateCluster {
-    let MigrationTarget {
-        external,
-        tls_secret_name,
-    } = target;
+pub fn on_target(
+    cluster: &ReadStateCluster,
+    external: &ExternalSpec,
+    tls_secret: Option<&String>,
+) -> ReadStateCluster {
     let mut moved = cluster.clone();
     moved.spec.database.external = Some(external.clone());
-    moved.spec.database.tls = tls_secret_name.as_ref().map(|name| TlsSpec {
+    moved.spec.database.tls = tls_secret.map(|name| TlsSpec {
         secret_name: Some(name.clone()),
         issuer_ref: None,
     });
@@ -69,12 +100,12 @@ pub fn on_target(cluster: &ReadStateCluster, target: &MigrationTarget) -> ReadSt
 pub fn validate_target(
     cluster: &ReadStateCluster,
     id: Identity,
-    target: &MigrationTarget,
+    (external, tls_secret): (&ExternalSpec, Option<&String>),
     images: &Images,
 ) -> Result<ValidatedCluster, InvalidSpec> {
-    let external = cluster.spec.database.external.as_ref();
-    let keyspace = external.map(|external| &external.keyspace);
-    if let Some(keyspace) = keyspace.filter(|keyspace| **keyspace != target.external.keyspace) {
+    let own = cluster.spec.database.external.as_ref();
+    let keyspace = own.map(|own| &own.keyspace);
+    if let Some(keyspace) = keyspace.filter(|keyspace| **keyspace != external.keyspace) {
         let problem = format!(
             "must be {keyspace}, the keyspace of ReadStateCluster {}, which cannot change",
             cluster.name_any()
@@ -83,7 +114,7 @@ pub fn validate_target(
         let problems = vec![Problem { field, problem }];
         return Err(InvalidSpec { problems });
     }
-    let moved = on_target(cluster, target);
+    let moved = on_target(cluster, external, tls_secret);
     validate(id, &moved.spec, images).map_err(|invalid| {
         let InvalidSpec { mut problems } = invalid;
         for Problem { field, problem: _ } in &mut problems {
@@ -141,6 +172,11 @@ mod tests {
         for (change, field) in [
             (json!({ "rate": 0 }), "spec.rate: "),
             (json!({ "parallel": 0 }), "spec.parallel: "),
+            (json!({ "target": {} }), "spec.target: exactly one of"),
+            (
+                json!({ "target": { "cluster": "b", "tlsSecretName": "ca" } }),
+                "spec.target.tlsSecretName: ",
+            ),
         ] {
             let said = validate_migration(&spec(change)).unwrap_err().to_string();
             assert!(said.starts_with(field), "{said}");
@@ -161,9 +197,9 @@ mod tests {
             for (key, value) in external.as_object().unwrap() {
                 wish[key] = value.clone();
             }
-            let target = serde_json::from_value(json!({ "external": wish })).unwrap();
+            let target: ExternalSpec = serde_json::from_value(wish).unwrap();
             let id = Identity::of(&cluster).unwrap();
-            let valid = validate_target(&cluster, id, &target, &images());
+            let valid = validate_target(&cluster, id, (&target, None), &images());
             valid.map_err(|invalid| invalid.to_string())
         };
         assert!(said(json!({})).is_ok());

@@ -1,4 +1,4 @@
-//! `spec.restoreFrom` as a value. In: the spec. Out: which backup a new cluster begins with, or each field that is wrong.
+//! `spec.restoreFrom` as a value. In: the spec. Out: what a new cluster begins with, or each field that is wrong.
 
 use readstates_operator_api::{BackupStorage, RestoreFrom};
 
@@ -17,12 +17,13 @@ pub fn restore_wish(spec: &RestoreFrom) -> Option<RestoreWish> {
 }
 
 impl Checker {
-    /// The backup, or `None` once a problem is on the list.
+    /// What it begins with, or `None` once a problem is on the list.
     pub(super) fn restore(&mut self, spec: &RestoreFrom, is_embedded: bool) -> Option<RestoreWish> {
         const FIELD: &str = "spec.restoreFrom";
         let RestoreFrom {
             backup,
             repository,
+            migration,
             snapshot,
         } = spec;
         if is_embedded {
@@ -33,22 +34,31 @@ impl Checker {
                  cluster's volume claim",
             );
         }
-        match (backup, repository) {
-            (Some(backup), None) => {
-                if snapshot.is_some() {
-                    let words = "goes with repository: a ReadStateBackup is one backup";
-                    self.wrong(format!("{FIELD}.snapshot"), words);
-                }
-                if backup.name.is_empty() {
-                    self.wrong(format!("{FIELD}.backup.name"), "must not be empty");
-                }
+        if snapshot.is_some() && repository.is_none() {
+            let words = "goes with repository: a ReadStateBackup is one backup";
+            self.wrong(format!("{FIELD}.snapshot"), words);
+        }
+        match (backup, repository, migration) {
+            (Some(backup), None, None) => {
+                self.named(&format!("{FIELD}.backup.name"), &backup.name);
                 Some(RestoreWish::Backup(backup.name.clone()))
             }
-            (None, Some(repository)) => self.source(repository, snapshot.as_ref()),
-            (Some(_), Some(_)) | (None, None) => {
-                self.wrong(FIELD, "exactly one of backup and repository must be set");
+            (None, Some(repository), None) => self.source(repository, snapshot.as_ref()),
+            (None, None, Some(migration)) => {
+                self.named(&format!("{FIELD}.migration.name"), &migration.name);
+                Some(RestoreWish::Move(migration.name.clone()))
+            }
+            _ => {
+                let words = "exactly one of backup, repository and migration must be set";
+                self.wrong(FIELD, words);
                 None
             }
+        }
+    }
+
+    fn named(&mut self, field: &str, name: &str) {
+        if name.is_empty() {
+            self.wrong(field, "must not be empty");
         }
     }
 
@@ -86,6 +96,8 @@ mod tests {
             named.restore,
             Some(RestoreWish::Backup("nightly".to_owned()))
         );
+        let moved = cluster(&with(CASSANDRA, "{ migration: { name: away } }"));
+        assert_eq!(moved.restore, Some(RestoreWish::Move("away".to_owned())));
         let claim = "{ repository: { volumeClaim: { claimName: backups } } }";
         let source = RestoreSource {
             place: BackupPlace {
@@ -114,6 +126,16 @@ mod tests {
                 CASSANDRA,
                 format!("{{ backup: {{ name: b }}, repository: {{ {claim} }} }}"),
                 "spec.restoreFrom: exactly one of",
+            ),
+            (
+                CASSANDRA,
+                "{ backup: { name: b }, migration: { name: m } }".to_owned(),
+                "spec.restoreFrom: exactly one of",
+            ),
+            (
+                CASSANDRA,
+                "{ migration: { name: '' } }".to_owned(),
+                "spec.restoreFrom.migration.name: must not be empty",
             ),
             (
                 CASSANDRA,

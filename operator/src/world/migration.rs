@@ -16,8 +16,12 @@ pub struct MigrationSeen {
     pub source: SecretsSeen,
     /// And those of the target.
     pub target: SecretsSeen,
+    /// The cluster of `spec.target.cluster`; none: there is none of this name, or none is named.
+    pub target_cluster: Option<ReadStateCluster>,
     /// Every cache pod, terminating ones too.
     pub pods: Vec<MemberStores>,
+    /// Whether its StatefulSet has no pods and is to have none.
+    pub at_zero: bool,
     /// What new cache pods are made from; none: there is no StatefulSet.
     pub template: Option<MemberStores>,
     /// The other moves of this namespace.

@@ -4,6 +4,7 @@ mod backups;
 mod identity;
 mod member;
 mod migration;
+mod moves;
 mod nodes;
 mod objects;
 mod restore;
@@ -20,9 +21,10 @@ pub use self::{
     identity::{AuthoritySeen, CertificateSeen, Found, IdentitySeen, LeafSeen, Version},
     member::Member,
     migration::{MemberStores, MigrationSeen, MoveJob, MoveJobs, OtherMove, SecretsSeen},
+    moves::HandedOver,
     nodes::{ClaimSeen, ClaimSize, Nodes, Token},
     objects::{DiskStage, Growth, JobOutcome, JobSeen, PodSeen, StatefulSetSeen},
-    restore::{RestoreJob, RestoreSeen},
+    restore::{MoveIn, MoveInStage, RestoreJob, RestoreSeen},
     ring::RingSeen,
     secrets::{CertificatesSeen, ClientCaSeen, SecretSeen, TokenProblem, Tokens},
 };
@@ -65,6 +67,10 @@ pub struct World {
     pub schema: Option<String>,
     /// The restore that it is to begin with.
     pub restore: Box<RestoreSeen>,
+    /// The move that has handed this cluster's table over to another one; looked for before its first cache pod starts.
+    pub handed_over: Option<HandedOver>,
+    /// Cache pods of other clusters that write its database, too; looked for before that stops.
+    pub writers: Vec<String>,
     /// Schema Jobs of this cluster, by name.
     pub jobs: BTreeMap<String, JobSeen>,
     /// The Secret with the login of cache pods: the one that the spec names, or with a database of our own the

@@ -16,6 +16,27 @@ pub struct RestoreSeen {
     pub lacking: Vec<String>,
     /// Its Jobs, newest first.
     pub jobs: Vec<RestoreJob>,
+    /// The move that it begins with, in the place of a backup.
+    pub moving: Option<MoveIn>,
+}
+
+/// A move of another cluster's table into this one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoveIn {
+    /// The other cluster, whose pods write here meanwhile; none: there is no such move.
+    pub from: Option<String>,
+    pub stage: MoveInStage,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MoveInStage {
+    /// Nothing has been copied; the words say why.
+    Waiting(String),
+    /// Something has; the words say how far it is.
+    Begun(String),
+    /// Everything is here, and no cache pod of the other cluster serves any more.
+    Over(Box<RestoreStatus>),
 }
 
 impl RestoreSeen {

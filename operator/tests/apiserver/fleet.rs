@@ -62,6 +62,8 @@ struct Shared {
     asked: Vec<String>,
     /// Whether what is asked next is done, and not answered.
     swallow: bool,
+    /// The cluster whose cache pods these are, and a client with the rights of their account; `chat`, unless it is said.
+    of: Option<(String, Client)>,
     /// Whether there is traffic, and how often a process was asked since.
     traffic: Option<u64>,
 }
@@ -212,9 +214,10 @@ impl Fleet {
     /// Members do what they do by themselves and were asked to do, until there is nothing left of it.
     pub(crate) async fn act(&self) {
         self.renew().await;
-        let rings: Api<ReadStateRing> = Api::namespaced(self.client.clone(), &self.namespace);
+        let (of, client) = self.of();
+        let rings: Api<ReadStateRing> = Api::namespaced(client, &self.namespace);
         loop {
-            let Ok(mut ring) = rings.get("chat").await else {
+            let Ok(mut ring) = rings.get(&of).await else {
                 return;
             };
             let table = table_of(&ring);
@@ -225,7 +228,7 @@ impl Fleet {
             }
             ring.spec = serde_json::from_slice(&next.to_json()).unwrap();
             rings
-                .replace("chat", &PostParams::default(), &ring)
+                .replace(&of, &PostParams::default(), &ring)
                 .await
                 .unwrap();
             self.shared.lock().unwrap().table = next;
@@ -243,12 +246,12 @@ impl Fleet {
             })
             .collect()
         };
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
+        let (of, client) = self.of();
+        let leases: Api<Lease> = Api::namespaced(client, &self.namespace);
         for name in new {
             let mut lease = Lease::default();
             lease.metadata.name = Some(name.clone());
-            lease.metadata.labels =
-                Some([("readstates.dev/ring".to_owned(), "chat".to_owned())].into());
+            lease.metadata.labels = Some([("readstates.dev/ring".to_owned(), of.clone())].into());
             let params = PostParams::default();
             match leases.create(&params, &lease).await {
                 Ok(made) => leases.replace(&name, &params, &made).await.unwrap(),
@@ -264,6 +267,17 @@ impl Fleet {
 }
 
 impl Fleet {
+    /// Cache pods are those of another cluster from now on, which none of the first one are left of.
+    pub(crate) fn serves(&self, cluster: &str, client: Client) {
+        self.shared.lock().unwrap().of = Some((cluster.to_owned(), client));
+    }
+
+    fn of(&self) -> (String, Client) {
+        let shared = self.shared.lock().unwrap();
+        let own = || ("chat".to_owned(), self.client.clone());
+        shared.of.clone().unwrap_or_else(own)
+    }
+
     fn unleased(&self, lease: &str) {
         let mut shared = self.shared.lock().unwrap();
         for (name, process) in &mut shared.members {

@@ -2,6 +2,7 @@
 //! `readstates migrate` do is done by these tests.
 
 mod adversary;
+mod into;
 
 use axum::{Json, Router, routing::get};
 use k8s_openapi::api::{
@@ -447,7 +448,18 @@ fn a_move_cannot_become_another_one() {
                 json!({ "checkpoints": { "claimName": "A B" } }),
                 "spec.checkpoints.claimName",
             ),
-            (json!({ "target": {} }), "spec.target.external"),
+            (
+                json!({ "target": {} }),
+                "exactly one of external and cluster",
+            ),
+            (
+                json!({ "target": { "cluster": "mail", "external": database("new") } }),
+                "exactly one of external and cluster",
+            ),
+            (
+                json!({ "target": { "cluster": "mail", "tlsSecretName": "ca" } }),
+                "tlsSecretName goes with external",
+            ),
         ] {
             let mut wish = migration("other", "Serve");
             for (key, value) in change.as_object().unwrap() {
@@ -466,6 +478,25 @@ fn a_move_cannot_become_another_one() {
             let words = refused.unwrap_err().to_string();
             assert!(words.contains(field), "{words}");
         }
+    });
+}
+
+#[test]
+fn the_sample_of_a_move_into_another_cluster_is_what_the_api_server_takes() {
+    with_world(async |world| {
+        let documents = sample("migration-into.yaml");
+        let [_, cluster, migration] = &documents[..] else {
+            panic!("{documents:?}");
+        };
+        let made = world.create(cluster).await.unwrap();
+        let waits = made.spec.restore_from.unwrap().migration.unwrap();
+        assert_eq!(waits.name, migration["metadata"]["name"]);
+        let made = world.make::<ReadStateMigration>(migration.clone()).await;
+        let target = made.unwrap().spec.target;
+        assert_eq!(
+            target.cluster,
+            Some(cluster["metadata"]["name"].as_str().unwrap().to_owned())
+        );
     });
 }
 

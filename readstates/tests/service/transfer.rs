@@ -1,6 +1,7 @@
 //! `readstates import` and `readstates export` as a person or a script runs them.
 
 mod cassandra;
+mod redis;
 mod refusals;
 mod runs;
 mod services;

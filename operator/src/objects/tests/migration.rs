@@ -4,9 +4,9 @@ use k8s_openapi::api::{batch::v1::JobSpec, core::v1::Container};
 use readstates_operator_api::MembersMeanwhile;
 
 use crate::{
-    fixtures::{EXTERNAL, cluster, id, with_tls},
+    fixtures::{CASSANDRA, EXTERNAL, cluster, id, with_tls},
     objects::move_network_policy,
-    spec::{BackupOwner, Identity, ValidatedMigration},
+    spec::{BackupOwner, Identity, MoveTarget, ValidatedMigration},
     templates::{Ends, move_job},
 };
 
@@ -24,6 +24,7 @@ fn owner() -> BackupOwner {
 
 fn wish() -> ValidatedMigration {
     ValidatedMigration {
+        target: MoveTarget::Cluster("mail".to_owned()),
         members: MembersMeanwhile::Stop,
         checkpoints: "moves".to_owned(),
         merge: false,
@@ -150,4 +151,50 @@ fn only_the_operator_reaches_the_pod() {
     let namespace = from[0].namespace_selector.as_ref().unwrap();
     let labels = namespace.match_labels.as_ref().unwrap();
     assert_eq!(labels["kubernetes.io/metadata.name"], "readstates-system");
+}
+
+#[test]
+fn another_clusters_keyspace_is_written_under_its_claim_and_made_by_that_cluster() {
+    let mut target = cluster(&with_tls(CASSANDRA));
+    target.id.name = "mail".to_owned();
+    target.id.uid = "uid-of-mail".to_owned();
+    let ends = Ends {
+        source: cluster(CASSANDRA),
+        target,
+    };
+    let job = |ahead| move_job(&ends, &owner(), &wish(), ahead).spec.unwrap();
+    let spec = job(false);
+    let pod = spec.template.spec.unwrap();
+    let first = pod.init_containers.unwrap();
+    let [copy] = &first[..] else {
+        panic!("{first:?}");
+    };
+    assert!(
+        words(copy).contains("--to cql://mail-db."),
+        "{}",
+        words(copy)
+    );
+    for container in [copy, &pod.containers[0]] {
+        let is = |name: &str, value: &str| assert_eq!(env(container, name).as_deref(), Some(value));
+        is("READSTATES_CLAIM", &ends.source.id.uid);
+        is("READSTATES_TO_CLAIM", "uid-of-mail");
+        is("READSTATES_CQL_USER", "chat-db-login/username");
+        is("READSTATES_TO_CQL_USER", "mail-db-login/username");
+        is(
+            "READSTATES_TO_CQL_CA_FILE",
+            "/etc/readstates/to/certificates/ca.crt",
+        );
+    }
+    let rules = spec.pod_failure_policy.unwrap().rules;
+    let of_exit = rules.iter().filter_map(|rule| rule.on_exit_codes.as_ref());
+    let names: Vec<_> = of_exit
+        .map(|rule| rule.container_name.as_deref().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["copy", "verify"],
+        "a rule for a container that is not there is refused"
+    );
+    let ahead = job(true).template.spec.unwrap();
+    assert_eq!(ahead.init_containers, None);
 }

@@ -56,6 +56,22 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_ours_speak_
             { "ports": [tcp(7405)], "from": [{ "namespaceSelector": {} }] },
         ])
     );
+    let other = "old".to_owned();
+    let database = match &cluster(CASSANDRA).store {
+        crate::spec::Store::Managed(database) => database.clone(),
+        store => panic!("{store:?}"),
+    };
+    let admitting =
+        crate::objects::network_policy::database(&cluster(CASSANDRA), &database, Some(&other));
+    let rules = admitting.spec.unwrap().ingress.unwrap();
+    let from = serde_json::to_value(&rules[1].from).unwrap();
+    let theirs = |component: &str| {
+        let mut pods = pods_of(component);
+        pods["matchLabels"]["readstates.dev/cluster"] = json!("old");
+        json!({ "podSelector": pods })
+    };
+    assert_eq!(from[3], theirs("cache"), "whose table moves here");
+    assert_eq!(from[4], theirs("backup"));
     let backup = json!({ "podSelector": { "matchLabels": { "app": "backup" } } });
     let spec = CASSANDRA.replace("  engine:", &format!("  clients: [{backup}]\n  engine:"));
     let spec = policy(&cluster(&spec), "chat-db");

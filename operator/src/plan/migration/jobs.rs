@@ -28,10 +28,10 @@ impl Scene<'_> {
             next: "the operator: copies".to_owned(),
             is_bad: false,
             action: MigrationAction::Record,
-            record: MoveRecord {
+            record: self.with_target(MoveRecord {
                 members_generation: Some(self.generation()),
                 ..self.record.clone()
-            },
+            }),
             failure: None,
             job: None,
         }

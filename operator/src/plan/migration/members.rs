@@ -1,5 +1,6 @@
 //! Whether members are as copying needs them: each writes both databases, or none runs.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use readstates_operator_api::{
     MembersMeanwhile,
     conditions::{ConditionStatus, ConditionType, Reason},
@@ -44,11 +45,9 @@ impl Scene<'_> {
                     format!("{MOVING_TO} of spec.cache.podTemplate.env is {other}, not the target")
                 }
             };
-            let dc = &self.input.spec.target.external.local_datacenter;
             let next = format!(
-                "you: in spec.cache.podTemplate.env of ReadStateCluster {name}, set {MOVING_TO}={} and \
-                 READSTATES_TO_CQL_LOCAL_DC={dc}, and the target's login and CA where it has them",
-                self.target
+                "you: in spec.cache.podTemplate of ReadStateCluster {name}, set {}",
+                self.variables()
             );
             return MembersState::Bad { words, next };
         }
@@ -85,7 +84,7 @@ impl Scene<'_> {
         is(&stores.store, &self.source) && is(&stores.moving_to, &self.target)
     }
 
-    fn stopped(&self) -> MembersState {
+    pub(super) fn stopped(&self) -> MembersState {
         let name = self.cluster_name();
         if !self.cluster.spec.stopped {
             let words = format!("ReadStateCluster {name} is not stopped");
@@ -104,9 +103,13 @@ impl Scene<'_> {
         let told = conditions
             .iter()
             .find(|c| c.type_ == ConditionType::Stopped.as_str())
-            .filter(|c| c.observed_generation == Some(self.generation()))
-            .filter(|c| c.status == ConditionStatus::True.as_str());
-        match told {
+            .filter(|c| c.observed_generation == Some(self.generation()));
+        let is_over = |c: &&Condition| c.status == ConditionStatus::True.as_str();
+        match told.filter(is_over) {
+            // Its database stops after its cache has: that takes longer than anybody has to wait.
+            None if told.is_some() && self.input.seen.at_zero && self.is_into() => {
+                MembersState::Good
+            }
             None => MembersState::Settling,
             Some(told) if told.reason == Reason::StoppedInOrder.as_str() => MembersState::Good,
             Some(told) => MembersState::Bad {

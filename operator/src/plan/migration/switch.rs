@@ -26,6 +26,10 @@ impl Scene<'_> {
         let users = record.verified.as_ref().and_then(|v| v.users);
         let users = users.map_or_else(|| "all".to_owned(), |users| format!("all {users}"));
         let next = match self.input.valid.members {
+            _ if self.is_into() => format!(
+                "you: set spec.stopped of ReadStateCluster {name} to true, and send callers to ReadStateCluster {}",
+                self.input.valid.target.cluster().unwrap_or_default()
+            ),
             MembersMeanwhile::Serve => format!(
                 "you: in one change of ReadStateCluster {name}, copy spec.target to spec.database.external (and \
                  tlsSecretName to spec.database.tls), and remove {MOVING_TO} and READSTATES_TO_* from \
@@ -36,7 +40,7 @@ impl Scene<'_> {
                  spec.database.tls), then set spec.stopped to false"
             ),
         };
-        MigrationPlan {
+        let verified = MigrationPlan {
             phase: MigrationPhase::Verified,
             reason: Reason::MigrationVerified,
             words: format!(
@@ -49,6 +53,10 @@ impl Scene<'_> {
             record,
             failure: None,
             job: None,
+        };
+        match self.is_into() {
+            true => self.hand_over(verified),
+            false => verified,
         }
     }
 

@@ -1,13 +1,16 @@
 mod adversary;
+mod handing;
 
+use readstates_operator_api::ExternalSpec;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     fixtures::{EXTERNAL, images},
     names::{COPY, VERIFY},
+    spec::Identity,
     validate::validate_migration,
-    world::{Counted, MemberStores, PassTold, Run, Said, SecretSeen, Told},
+    world::{Counted, MemberStores, OtherMove, PassTold, Run, Said, SecretSeen, SecretsSeen, Told},
 };
 
 const SOURCE: &str = "cql://db-1.example,db-2.example:9042/readstates";
@@ -188,6 +191,10 @@ impl Move {
     fn suspended(mut self) -> Self {
         self.spec.suspend = true;
         self
+    }
+
+    fn external(&mut self) -> &mut ExternalSpec {
+        self.spec.target.external.as_mut().unwrap()
     }
 }
 
@@ -488,12 +495,11 @@ fn what_cannot_be_moved_is_refused_and_changes_nothing() {
     refused(&managed, Reason::MigrationUnsupported);
 
     let mut same = serving();
-    same.spec.target.external.contact_points =
-        vec!["db-2.example".to_owned(), "db-1.example".to_owned()];
+    same.external().contact_points = vec!["db-2.example".to_owned(), "db-1.example".to_owned()];
     refused(&same, Reason::SameDatabase);
 
     let mut keyspace = serving();
-    keyspace.spec.target.external.keyspace = "other".to_owned();
+    keyspace.external().keyspace = "other".to_owned();
     refused(&keyspace, Reason::InvalidSpec);
 
     let mut third = serving().since(7);
@@ -504,8 +510,9 @@ fn what_cannot_be_moved_is_refused_and_changes_nothing() {
 #[test]
 fn of_two_moves_the_later_one_is_refused() {
     let other = |created: &str, cluster: &str, hosts: &[&str]| {
-        let mut target = serving().spec.target;
-        target.external.contact_points = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut m = serving();
+        m.external().contact_points = hosts.iter().map(|&host| host.to_owned()).collect();
+        let target = m.spec.target;
         OtherMove {
             name: "other".to_owned(),
             created: Some(created.parse().unwrap()),

@@ -284,3 +284,54 @@ fn half_of_a_restore_is_not_backed_up() {
     status.ring_number = Some(1);
     assert!(backed_up(&status).is_ok());
 }
+
+#[test]
+fn a_new_cluster_waits_for_the_table_that_moves_here_and_lets_its_writers_in_meanwhile() {
+    let with = |stage: MoveInStage| {
+        let spec = format!("{CASSANDRA}restoreFrom: {{ migration: {{ name: away }} }}\n");
+        let mut scene = scene(&spec).ready_for_cache();
+        let from = Some("old".to_owned());
+        scene.world.restore.moving = Some(MoveIn { from, stage });
+        scene
+    };
+    let admits = |plan: &Plan| plan.restore.admits.clone();
+    for stage in [
+        MoveInStage::Waiting("w".to_owned()),
+        MoveInStage::Begun("w".to_owned()),
+    ] {
+        let plan = with(stage.clone()).plan();
+        assert!(!serves(&plan) && plan.restore.make.is_none(), "{stage:?}");
+        assert_eq!(admits(&plan).as_deref(), Some("old"));
+        let reason = match stage {
+            MoveInStage::Waiting(_) => Reason::RestoreWaiting,
+            // So that the API server keeps the wish from being taken away.
+            MoveInStage::Begun(_) | MoveInStage::Over(_) => Reason::RestoreRunning,
+        };
+        assert_eq!(waits(&plan), (reason, "w".to_owned()));
+    }
+    let made = RestoreStatus {
+        phase: RestorePhase::Restored,
+        migration: Some("away".to_owned()),
+        users: Some(7),
+        ..RestoreStatus::default()
+    };
+    let over = with(MoveInStage::Over(Box::new(made.clone())));
+    let plan = over.plan();
+    assert_eq!(plan.restore.state, RestoreState::Done(made.clone()));
+    assert!(!serves(&plan), "it is not on record yet");
+    let mut recorded = over;
+    recorded.world.restore.record = Some(made);
+    let plan = recorded.plan();
+    assert!(serves(&plan));
+    assert_eq!(
+        admits(&plan),
+        None,
+        "nobody else has to do with it any more"
+    );
+    assert!(
+        plan.restore
+            .state
+            .to_string()
+            .starts_with("by ReadStateMigration away, the table")
+    );
+}

@@ -226,3 +226,47 @@ fn a_cache_that_was_stopped_starts_when_a_majority_of_copies_can_answer() {
     let scene = scene.set(2).joined(0, 1).joined(1, 1);
     assert_eq!(cache_at(&scene), Some(3));
 }
+
+#[test]
+fn a_database_that_another_clusters_cache_pods_write_stops_after_they_have_left_it() {
+    let mut scene = to_stop().set(0).gone("chat-0").gone("chat-1");
+    scene.world.cache.as_mut().unwrap().existing = 0;
+    scene.world.writers = vec!["old-0".to_owned()];
+    assert_eq!(racks_at(&scene), [1, 2]);
+    assert_eq!(scene.plan().waiting.unwrap().reason(), Reason::StillWritten);
+    assert!(
+        waits(&scene).starts_with("old-0 of another ReadStateCluster write"),
+        "{}",
+        waits(&scene)
+    );
+    scene.world.writers.clear();
+    assert_eq!(racks_at(&scene), [0, 0]);
+    // Its own cache comes first, whatever others do.
+    let mut first = told(to_stop());
+    first.world.writers = vec!["old-0".to_owned()];
+    assert_eq!(
+        first.plan().waiting.unwrap().reason(),
+        Reason::CacheStopping
+    );
+}
+
+#[test]
+fn a_cache_whose_table_was_handed_over_does_not_start_while_the_move_is_there() {
+    let mut scene = scene(CASSANDRA).ready_for_cache().running(2).set(0);
+    scene = scene.gone("chat-0").gone("chat-1");
+    assert_eq!(cache_at(&scene), Some(3));
+    scene.world.handed_over = Some(HandedOver {
+        migration: "away".to_owned(),
+        to: "mail".to_owned(),
+    });
+    assert_eq!(cache_at(&scene), Some(0));
+    assert_eq!(scene.plan().waiting.unwrap().reason(), Reason::HandedOver);
+    assert!(
+        waits(&scene).contains("over to ReadStateCluster mail"),
+        "{}",
+        waits(&scene)
+    );
+    // Somebody deleted its StatefulSet.
+    scene.world.cache = None;
+    assert_eq!(cache_at(&scene), Some(0));
+}

@@ -151,7 +151,7 @@ fn spawn(arguments: &[&str]) -> std::process::Child {
 }
 
 /// Starts an import, and waits until its checkpoint has more rows than these; returns how many.
-async fn under_way(
+pub(super) async fn under_way(
     world: &TransferWorld,
     arguments: &[&str],
     before: u64,
