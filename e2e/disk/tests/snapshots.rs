@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e_disk::{
-    Answer, MIB, Rack, Vm,
+    Answer, MIB, Rack, Snapshot, Vm,
     superdisk::{Files, Superdisk, mirror, mismatch},
 };
 
@@ -48,6 +48,58 @@ fn begin(superdisk: &Superdisk, vm: &Vm, id: &str) -> Result<u64> {
         .with_context(|| format!("no generation in {said}"))
 }
 
+/// Snapshots that are begun until one is in time: a machine that does other things may need ten seconds from a begin to its end.
+const ATTEMPTS: usize = 8;
+
+/// A snapshot that is proven, its generation, and its network disk as it was meanwhile. As the refusal of one that took too long
+/// says, another is begun with another ID. `is_held`: what is seen meanwhile, which must be true of one that is proven.
+fn proven(
+    rack: &Rack,
+    superdisk: &Superdisk,
+    vm: &Vm,
+    is_held: impl Fn(&str, u64) -> Result<bool>,
+) -> Result<(String, u64, Snapshot)> {
+    for number in 1..=ATTEMPTS {
+        let id = format!("nightly-{number}");
+        let generation = begin(superdisk, vm, &id)?;
+        let held = is_held(&id, generation)?;
+        let taken = rack.durable().snapshot(&id)?;
+        let ended = snapshot(superdisk, vm, &format!("end --id {id}"))?;
+        if ended.status == 0 {
+            ensure!(held, "{id} was not held, and counts as proven");
+            return Ok((id, generation, taken));
+        }
+        is_not_proven(&ended, "time-over")?;
+    }
+    bail!("of {ATTEMPTS} snapshots each took more than 10 s")
+}
+
+/// What ends a snapshot before its time is over must be told by this word.
+fn ends_early(
+    superdisk: &Superdisk,
+    vm: &Vm,
+    name: &str,
+    word: &str,
+    disturb: impl Fn() -> Result<()>,
+) -> Result<()> {
+    for number in 1..=ATTEMPTS {
+        let id = format!("{name}-{number}");
+        begin(superdisk, vm, &id)?;
+        disturb()?;
+        let ended = snapshot(superdisk, vm, &format!("end --id {id}"))?;
+        vm.until(takes_writes(), HELD_AT_MOST)?;
+        if is_not_proven(&ended, "time-over").is_err() {
+            return is_not_proven(&ended, word);
+        }
+    }
+    bail!("the time of {ATTEMPTS} snapshots was over before anything else ended them")
+}
+
+/// Seconds since the machine started.
+fn uptime(vm: &Vm) -> Result<f64> {
+    Ok(vm.run("cut -d' ' -f1 /proc/uptime")?.trim().parse()?)
+}
+
 /// A shell condition: a write comes to its end. In the background, for a process that writes to a frozen filesystem
 /// cannot be killed.
 fn takes_writes() -> &'static str {
@@ -69,13 +121,11 @@ fn is_not_proven(answer: &Answer, word: &str) -> Result<()> {
 fn a_network_disk_that_is_put_back_to_a_snapshot_is_believed_without_a_single_beat() -> Result<()> {
     let mut rack = Rack::new("snapshot-held")?;
     let (superdisk, vm, files) = maintained(&mut rack)?;
-    let generation = begin(&superdisk, &vm, "nightly")?;
-    ensure!(begin(&superdisk, &vm, "nightly")? == generation);
-    ensure!(vm.ask(takes_writes())?.status != 0, "it is not frozen");
-    let taken = rack.durable().snapshot("nightly")?;
-    for _ in 0..2 {
-        snapshot(&superdisk, &vm, "end --id nightly")?.success()?;
-    }
+    let (id, _, taken) = proven(&rack, &superdisk, &vm, |id, generation| {
+        let again = begin(&superdisk, &vm, id);
+        Ok(again.is_ok_and(|again| again == generation) && vm.ask(takes_writes())?.status != 0)
+    })?;
+    snapshot(&superdisk, &vm, &format!("end --id {id}"))?.success()?;
     // At once: by the next beat it could be told from that.
     superdisk.write(&vm, "after", 1)?;
     vm.cut_power()?;
@@ -102,19 +152,16 @@ fn a_snapshot_whose_end_does_not_come_is_thawed_and_not_proven() -> Result<()> {
     vm.until(takes_writes(), HELD_AT_MOST)?;
     is_not_proven(&snapshot(&superdisk, &vm, "end --id late")?, "time-over")?;
     // Another program thaws it before the snapshot's time is over.
-    begin(&superdisk, &vm, "touched")?;
-    vm.run("/sbin/fsfreeze -u /mnt/data")?;
-    is_not_proven(&snapshot(&superdisk, &vm, "end --id touched")?, "thawed")?;
-    vm.until(takes_writes(), HELD_AT_MOST)?;
+    ends_early(&superdisk, &vm, "touched", "thawed", || {
+        // The agent may have been faster.
+        vm.ask("/sbin/fsfreeze -u /mnt/data").map(drop)
+    })?;
     // By the end of its agent, which the next one makes up for.
-    begin(&superdisk, &vm, "killed")?;
-    vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
-    start_agent(&superdisk, &vm)?;
-    vm.until(takes_writes(), HELD_AT_MOST)?;
-    is_not_proven(
-        &snapshot(&superdisk, &vm, "end --id killed")?,
-        "agent-ended",
-    )?;
+    ends_early(&superdisk, &vm, "killed", "agent-ended", || {
+        vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
+        start_agent(&superdisk, &vm)?;
+        vm.until(takes_writes(), HELD_AT_MOST)
+    })?;
     superdisk.is_whole(&vm, &[&files])
 }
 
@@ -123,6 +170,7 @@ fn the_red_line_holds_what_a_snapshot_has_frozen() -> Result<()> {
     let mut rack = Rack::new("snapshot-red-line")?;
     let (superdisk, vm, files) = maintained(&mut rack)?;
     let mirror = mirror(&vm)?;
+    let began = uptime(&vm)?;
     begin(&superdisk, &vm, "unlucky")?;
     rack.durable().fail(true);
     // md notices by a write, and the filesystem makes none: its last page is written as it is.
@@ -134,15 +182,17 @@ fn the_red_line_holds_what_a_snapshot_has_frozen() -> Result<()> {
         "! wget -qO /dev/null http://127.0.0.1:9950/readyz 2>/dev/null",
         30 * SECOND,
     )?;
+    // On a machine that does other things, the agent may have thawed before.
+    let in_time = uptime(&vm)? - began < 10.0;
     vm.run("sleep 12")?;
     ensure!(
         vm.ask(takes_writes())?.status != 0,
         "it takes writes on the fast leg alone"
     );
-    is_not_proven(
-        &snapshot(&superdisk, &vm, "end --id unlucky")?,
-        "durable-lost",
-    )?;
+    let ended = snapshot(&superdisk, &vm, "end --id unlucky")?;
+    if in_time || is_not_proven(&ended, "time-over").is_err() {
+        is_not_proven(&ended, "durable-lost")?;
+    }
     ensure!(
         vm.ask(takes_writes())?.status != 0,
         "the end of a snapshot has thawed the red line"
@@ -170,9 +220,7 @@ fn a_copy_is_taken_over_beside_its_running_source_with_consent_to_its_generation
     let mut rack = Rack::new("snapshot-copy")?;
     let size = rack.durable().size();
     let (superdisk, vm, files) = maintained(&mut rack)?;
-    let generation = begin(&superdisk, &vm, "nightly")?;
-    let taken = rack.durable().snapshot("nightly")?;
-    snapshot(&superdisk, &vm, "end --id nightly")?.success()?;
+    let (id, generation, taken) = proven(&rack, &superdisk, &vm, |_, _| Ok(true))?;
     let more = superdisk.write(&vm, "after", 2)?;
     vm.run("kill -TERM $(cat /run/agent.pid)")?;
     vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
@@ -186,7 +234,7 @@ fn a_copy_is_taken_over_beside_its_running_source_with_consent_to_its_generation
     superdisk.in_sync(&vm)?;
     let consent = |generation: u64| format!("--copy-of {}@{generation}", superdisk.volume);
     for (more, words) in [
-        (String::new(), "snapshot nightly"),
+        (String::new(), &*format!("snapshot {id}")),
         (consent(generation + 1), "the consent is for"),
     ] {
         let refused = copy(&vm, "assemble", &more)?;
@@ -234,9 +282,7 @@ fn a_leg_that_went_on_alone_is_given_up_when_the_operator_says_that_the_disk_was
 -> Result<()> {
     let mut rack = Rack::new("snapshot-restored")?;
     let (superdisk, vm, files) = maintained(&mut rack)?;
-    let generation = begin(&superdisk, &vm, "nightly")?;
-    let taken = rack.durable().snapshot("nightly")?;
-    snapshot(&superdisk, &vm, "end --id nightly")?.success()?;
+    let (_, generation, taken) = proven(&rack, &superdisk, &vm, |_, _| Ok(true))?;
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
     rack.durable().fail(true);
     superdisk.write(&vm, "alone", 2)?;
