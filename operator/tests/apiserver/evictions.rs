@@ -2,7 +2,10 @@
 //! operator makes and by what the disruption controller says of them.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kube::api::{EvictParams, Patch, PatchParams};
+use kube::{
+    Api,
+    api::{EvictParams, Patch, PatchParams},
+};
 use serde_json::json;
 
 use crate::{
@@ -35,7 +38,8 @@ async fn counted(world: &World, ready: u32, of: u32) {
 }
 
 async fn evict(world: &World, pod: &str) -> Result<(), u16> {
-    match world.api::<Pod>().evict(pod, &EvictParams::default()).await {
+    let pods: Api<Pod> = Api::namespaced(world.asking_once(), &world.namespace);
+    match pods.evict(pod, &EvictParams::default()).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.code),
         Err(error) => panic!("{error}"),
