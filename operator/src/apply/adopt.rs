@@ -54,6 +54,16 @@ async fn one<K: Namespaced + Serialize>(
             telemetry::wrote(kind::<K>());
             Ok(())
         }
+        // The objects that are applied are refused in the same words, which the status then has.
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let (object, message) = (what(), status.message);
+            tracing::warn!(
+                object,
+                namespace = id.namespace,
+                "not taken over: {message}"
+            );
+            Ok(())
+        }
         Err(source) => Err(Error::Write {
             what: what(),
             source,

@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use readstates_operator_api::{ServiceSpec as Wanted, labels::Component};
+use readstates_operator_api::{IpFamilyPolicy, ServiceSpec as Wanted, labels::Component};
 
 use crate::{names::ports, spec::ValidatedCluster, templates};
 
@@ -26,6 +26,8 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
         .unwrap_or_default();
     let mut metadata = cluster.id.child(cluster.id.cache(), Component::Cache);
     metadata.annotations = annotations;
+    // Said always: the API server keeps the second family of a Service that says nothing any more.
+    let families = ip_family_policy.unwrap_or(IpFamilyPolicy::SingleStack);
     Service {
         metadata,
         spec: Some(ServiceSpec {
@@ -35,7 +37,7 @@ pub(super) fn cache(cluster: &ValidatedCluster) -> Service {
             load_balancer_class,
             load_balancer_source_ranges,
             external_traffic_policy: external_traffic_policy.map(|p| p.as_str().to_owned()),
-            ip_family_policy: ip_family_policy.map(|p| p.as_str().to_owned()),
+            ip_family_policy: Some(families.as_str().to_owned()),
             traffic_distribution: traffic_distribution.map(|d| d.as_str().to_owned()),
             ..ServiceSpec::default()
         }),

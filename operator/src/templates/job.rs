@@ -19,22 +19,21 @@ pub(super) fn pod(
     volumes: Vec<Volume>,
 ) -> PodSpec {
     let placement = &cluster.cache.placement;
-    PodSpec {
+    let mut pod = PodSpec {
         restart_policy: Some("Never".to_owned()),
         service_account_name: Some(account),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        security_context: Some(overlay::security(
-            cluster.cache.overlay.as_deref(),
-            pod::restricted(cache::USER),
-        )),
+        security_context: Some(pod::restricted(cache::USER)),
         image_pull_secrets: Some(cluster.pull_secrets.clone()).filter(|s| !s.is_empty()),
         node_selector: placement.node_selector.clone(),
         tolerations: placement.tolerations.clone(),
         volumes: Some(volumes).filter(|v| !v.is_empty()),
         containers,
         ..PodSpec::default()
-    }
+    };
+    overlay::run_as(&mut pod, cluster.cache.overlay.as_deref());
+    pod
 }
 
 /// The template of such pods.

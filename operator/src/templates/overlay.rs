@@ -4,11 +4,14 @@
 
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity,
-    PodAntiAffinity, PodSecurityContext, PodTemplateSpec,
+    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec,
 };
 use readstates_operator_api::PodTemplate;
 
 use super::pod::restricted_container;
+
+/// Of files in a volume that only containers of ours mount.
+const READABLE: i32 = 0o444;
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -20,7 +23,7 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
         env,
         affinity,
         topology_spread_constraints,
-        security_context,
+        security_context: _,
         containers,
         init_containers,
         volumes,
@@ -60,6 +63,7 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
     let added = |all: &Option<Vec<Container>>| -> Vec<Container> {
         all.iter().flatten().map(unprivileged).collect()
     };
+    run_as(spec, overlay);
     spec.containers.extend(added(containers));
     extend(&mut spec.init_containers, Some(&added(init_containers)));
     extend(&mut spec.volumes, volumes.as_deref());
@@ -70,8 +74,6 @@ pub(super) fn over(template: &mut PodTemplateSpec, overlay: Option<&PodTemplate>
     if let Some(theirs) = topology_spread_constraints {
         spec.topology_spread_constraints = Some(theirs.clone()).filter(|all| !all.is_empty());
     }
-    let ours = spec.security_context.take();
-    spec.security_context = security_context.clone().or(ours);
 }
 
 /// Appends; an absent list stays absent when there is nothing to append, so that templates keep their hashes.
@@ -97,6 +99,22 @@ pub(super) fn security(
 ) -> PodSecurityContext {
     let theirs = overlay.and_then(|overlay| overlay.security_context.clone());
     theirs.unwrap_or(ours)
+}
+
+/// The pod, which has no containers and volumes but ours yet, runs as the user says.
+pub(super) fn run_as(spec: &mut PodSpec, overlay: Option<&PodTemplate>) {
+    let theirs = overlay.and_then(|overlay| overlay.security_context.clone());
+    let Some(theirs) = theirs else {
+        return;
+    };
+    if theirs.fs_group.is_none() {
+        // The platform may give the pod a group, or not: then the files of Secrets are root's and of root's group.
+        let secrets = spec.volumes.iter_mut().flatten();
+        for secret in secrets.filter_map(|volume| volume.secret.as_mut()) {
+            secret.default_mode = Some(READABLE);
+        }
+    }
+    spec.security_context = Some(theirs);
 }
 
 /// Both must hold.

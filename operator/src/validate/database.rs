@@ -92,7 +92,10 @@ impl Checker {
         }
         let volume = self.volume("spec.database.storage", storage.as_ref())?;
         let super_disk = super_disk.as_ref();
-        let super_disk = super_disk.map(|disk| self.super_disk(disk, &images.super_disk));
+        let super_disk = super_disk.map(|disk| {
+            self.owner_of_super_disk(pod_template.as_deref());
+            self.super_disk(disk, &images.super_disk)
+        });
         Some(Database {
             engine,
             image: image

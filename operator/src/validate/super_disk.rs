@@ -1,6 +1,6 @@
 //! `spec.database.superDisk` after parsing.
 
-use readstates_operator_api::SuperDiskSpec;
+use readstates_operator_api::{PodTemplate, SuperDiskSpec};
 
 use super::Checker;
 use crate::spec::SuperDisk;
@@ -39,6 +39,18 @@ impl Checker {
             fast_leg: *fast_leg,
             filesystem: *filesystem,
             image: own_image.clone().unwrap_or_else(|| image.to_owned()),
+        }
+    }
+
+    /// Who owns the files of the disk must be known before there is a pod: it is no volume whose files a kubelet gives to
+    /// the pod's group.
+    pub(super) fn owner_of_super_disk(&mut self, overlay: Option<&PodTemplate>) {
+        let security = overlay.and_then(|overlay| overlay.security_context.as_ref());
+        if security.is_some_and(|security| security.run_as_user.is_none()) {
+            self.wrong(
+                "spec.database.podTemplate.securityContext.runAsUser",
+                "is needed with superDisk: the disk's files are given to this user",
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PropagationPolicy},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy},
 };
 use readstates_operator_api::{ReadStateCluster, ReadStateRing, labels};
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     database::{at_rest, goes_on, records, up, with_members},
-    policy::with_the_charts_rights,
+    policy::{OPERATOR, with_the_charts_rights},
     world::{World, condition, with_world},
 };
 
@@ -114,6 +114,31 @@ fn adopting(cluster: &ReadStateCluster) -> Value {
     json!({ "metadata": { "annotations": { labels::ADOPT: cluster.uid() } } })
 }
 
+/// The Role that the book gives the operator for the time of a takeover.
+async fn may_delete(world: &World) {
+    let role = json!({
+        "metadata": { "name": "takes-over" },
+        "rules": [{
+            "apiGroups": ["", "apps", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "readstates.dev"],
+            "resources": [
+                "configmaps", "networkpolicies", "poddisruptionbudgets", "readstaterings", "rolebindings", "roles",
+                "secrets", "serviceaccounts", "services", "statefulsets",
+            ],
+            "verbs": ["delete"],
+        }],
+    });
+    let binding = json!({
+        "metadata": { "name": "takes-over" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "takes-over" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": OPERATOR }],
+    });
+    let params = PostParams::default();
+    let role: Role = serde_json::from_value(role).unwrap();
+    world.api().create(&params, &role).await.unwrap();
+    let binding: RoleBinding = serde_json::from_value(binding).unwrap();
+    world.api().create(&params, &binding).await.unwrap();
+}
+
 #[test]
 fn what_a_cluster_has_left_is_taken_over_when_somebody_says_so_and_no_pod_restarts() {
     with_world(async |world| {
@@ -157,6 +182,11 @@ fn what_a_cluster_has_left_is_taken_over_when_somebody_says_so_and_no_pod_restar
         world.agents.ring().orders.clear();
         let consent = Patch::Merge(adopting(&made));
         clusters.patch("chat", &params, &consent).await.unwrap();
+        // This API server asks what OpenShift asks: owners are set by those who may delete.
+        let words = condition(&world.reconcile("chat").await, "Degraded");
+        let asked = "cannot set an ownerRef on a resource you can't delete";
+        assert!(words.contains(asked), "{words}");
+        may_delete(&world).await;
         let chat = at_rest(&world).await;
         assert_eq!(
             records(&chat),

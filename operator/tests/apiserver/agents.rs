@@ -56,6 +56,8 @@ pub(crate) struct Ring {
     /// The node on the volume of a pod that was not started yet, and the pod that has signed it.
     pub(crate) signed: BTreeMap<String, (String, String)>,
     joined: u32,
+    /// Room on the disk of a node that waits, where it is not plenty.
+    pub(crate) room: Option<u64>,
     /// Whether it takes until [`Ring::time_passes`] to join and to leave.
     pub(crate) lasting: bool,
     /// Claims by the UID of the pod that has them, and those whose node has left.
@@ -191,7 +193,7 @@ impl Ring {
                     },
                     None => Disk::Blank,
                 },
-                free_bytes: Some(1 << 40),
+                free_bytes: Some(self.room.unwrap_or(1 << 40)),
             },
         };
         Report {

@@ -1,5 +1,7 @@
 //! Certificates for CQL: waited for, used, followed when they change; and cert-manager, or the want of it.
 
+use std::time::{Duration, SystemTime};
+
 use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
@@ -32,13 +34,19 @@ fn with_tls(tls: Value) -> Value {
 
 /// A certificate for these hosts of a CA of its own, as the content of a Secret.
 pub(crate) fn made(hosts: &[&str]) -> Value {
+    made_until(hosts, None)
+}
+
+/// One that ends then.
+fn made_until(hosts: &[&str], end: Option<SystemTime>) -> Value {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca_key = KeyPair::generate().unwrap();
     let ca = params.self_signed(&ca_key).unwrap().pem();
     let issuer = Issuer::new(params, ca_key);
     let hosts = hosts.iter().map(|host| (*host).to_owned());
-    let params = CertificateParams::new(hosts.collect::<Vec<_>>()).unwrap();
+    let mut params = CertificateParams::new(hosts.collect::<Vec<_>>()).unwrap();
+    params.not_after = end.map_or(params.not_after, Into::into);
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap().pem();
     json!({ "tls.crt": certificate, "tls.key": key.serialize_pem(), "ca.crt": ca })
@@ -152,6 +160,37 @@ fn other_certificates_restart_members_alone_and_missing_ones_restart_nobody() {
     });
 }
 
+#[test]
+fn a_certificate_that_nobody_has_renewed_is_told_two_weeks_before_its_end() {
+    with_world(async |world| {
+        let host = format!("chat-db.{}.svc", world.namespace);
+        let in_days = |days: u64| {
+            let end = SystemTime::now() + Duration::from_hours(24 * days);
+            made_until(&[&host], Some(end))
+        };
+        put(&world, "certs", &in_days(20)).await;
+        world
+            .create(&with_tls(json!({ "secretName": "certs" })))
+            .await
+            .unwrap();
+        let chat = until_done(&world).await;
+        assert!(condition(&chat, "CertificatesExpiring").starts_with("False"));
+
+        put(&world, "certs", &in_days(13)).await;
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "CertificatesExpiring");
+        assert!(
+            words.starts_with("True ExpiresSoon: the certificate of role"),
+            "{words}"
+        );
+        assert!(words.contains("has not been renewed"), "{words}");
+
+        put(&world, "certs", &in_days(90)).await;
+        let chat = world.reconcile("chat").await;
+        assert!(condition(&chat, "CertificatesExpiring").starts_with("False"));
+    });
+}
+
 /// A Certificate as far as these tests go.
 fn kind_of_cert_manager() -> CustomResourceDefinition {
     let anything = json!({ "openAPIV3Schema": {
@@ -202,7 +241,7 @@ fn cert_manager_is_asked_once_it_is_there() {
             if waiting(&chat).unwrap() == "CertificatePending" {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
             chat = world.reconcile("chat").await;
         }
         world.reconcile("chat").await;

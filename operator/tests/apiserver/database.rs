@@ -102,6 +102,47 @@ fn a_database_comes_up_node_by_node_and_is_on_record() {
 }
 
 #[test]
+fn nodes_drop_what_a_new_one_has_taken_over_once_it_has_joined() {
+    with_world(async |world| {
+        up(&world, &with_members(1, 1)).await;
+        world.agents.ring().orders.clear();
+        world.replace(with_members(1, 2)).await.unwrap();
+        at_rest(&world).await;
+        let orders = world.agents.ring().orders.clone();
+        assert_eq!(orders[0], "start chat-db-b-1 by 10.0.0.1,10.0.0.2");
+        assert_eq!(
+            orders[1..],
+            ["clean up chat-db-a-0", "clean up chat-db-b-0"]
+        );
+    });
+}
+
+#[test]
+fn a_node_whose_volume_is_too_small_for_its_share_joins_when_it_has_another_one() {
+    with_world(async |world| {
+        up(&world, &with_members(1, 1)).await;
+        world.agents.ring().orders.clear();
+        world.agents.ring().room = Some(1 << 18);
+        world.replace(with_members(1, 2)).await.unwrap();
+        for _ in 0..4 {
+            world.reconcile("chat").await;
+            goes_on(&world).await;
+        }
+        let chat = world.reconcile("chat").await;
+        let words = condition(&chat, "Progressing");
+        assert!(
+            words.contains("for its share of 2 MiB: rack b, one of 2, would have 2 nodes"),
+            "{words}"
+        );
+        assert_eq!(world.agents.ring().orders, [""; 0]);
+
+        world.agents.ring().room = None;
+        let chat = at_rest(&world).await;
+        assert_eq!(records(&chat)[2], "chat-db-b-1 Member");
+    });
+}
+
+#[test]
 fn a_node_leaves_before_its_pod_and_its_claim_goes_last() {
     with_world(async |world| {
         up(&world, &with_members(1, 2)).await;

@@ -150,19 +150,8 @@ impl World {
             spec: template.spec.clone(),
             status: None,
         };
-        // No controller creates the claims that database pods mount.
+        without_claims(&mut pod);
         let spec = pod.spec.as_mut().unwrap();
-        for container in spec
-            .init_containers
-            .iter_mut()
-            .flatten()
-            .chain(&mut spec.containers)
-        {
-            if let Some(mounts) = &mut container.volume_mounts {
-                mounts.retain(|m| m.name != "data");
-            }
-            container.volume_devices = None;
-        }
         // What a pod with a super-disk is told depends on whether it is on a machine.
         let mut first = spec.init_containers.iter().flatten();
         let on_super_disk = first.any(|c| c.name == "disk-agent");
@@ -311,6 +300,18 @@ impl World {
         let ours = ListParams::default().labels(&labels);
         let pods = self.api::<Pod>().list(&ours).await.unwrap();
         pods.items.iter().map(ResourceExt::name_any).collect()
+    }
+}
+
+/// No controller creates the claims that database pods mount.
+pub(crate) fn without_claims(pod: &mut Pod) {
+    let spec = pod.spec.as_mut().unwrap();
+    let first = spec.init_containers.iter_mut().flatten();
+    for container in first.chain(&mut spec.containers) {
+        if let Some(mounts) = &mut container.volume_mounts {
+            mounts.retain(|m| m.name != "data");
+        }
+        container.volume_devices = None;
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     Lost,
     /// It is done after this time, when the caller has given up.
     Late(Duration),
+    /// It is done at once, and the answer takes this time.
+    Slow(Duration),
 }
 
 /// How a watch goes.
@@ -62,6 +64,8 @@ enum Plan {
     NthRead(u64, Fault),
     /// No write to a path that ends like this is known.
     Without(&'static str),
+    /// No read of a path that ends like this is answered with more than a failure.
+    Unreadable(&'static str),
     Seed(u64),
 }
 
@@ -108,6 +112,14 @@ impl Faults {
         }
     }
 
+    /// Reads of paths that end like this fail.
+    pub(crate) fn unreadable(end: &'static str) -> Self {
+        Self {
+            plan: Plan::Unreadable(end),
+            ..Self::default()
+        }
+    }
+
     /// What has happened, in order.
     pub(crate) fn log(&self) -> &[String] {
         &self.log
@@ -121,7 +133,7 @@ impl Faults {
         }
         let nth = self.count("write");
         let fault = match self.plan {
-            Plan::Calm | Plan::NthRead(..) => None,
+            Plan::Calm | Plan::NthRead(..) | Plan::Unreadable(_) => None,
             Plan::Nth(which, fault) => (nth == which).then_some(fault),
             Plan::Without(end) => path.ends_with(end).then_some(Fault::Unknown),
             Plan::Seed(seed) => {
@@ -143,6 +155,10 @@ impl Faults {
         let nth = self.count("read");
         if let Plan::NthRead(which, fault) = self.plan {
             return self.tell((nth == which).then_some(fault), "GET", path);
+        }
+        if let Plan::Unreadable(end) = self.plan {
+            let fails = path.ends_with(end).then_some(Fault::Failure);
+            return self.tell(fails, "GET", path);
         }
         let Plan::Seed(seed) = self.plan else {
             return None;

@@ -23,6 +23,7 @@ pub(crate) struct Gate {
     left: Arc<AtomicUsize>,
     held: Arc<Semaphore>,
     reached: Arc<Notify>,
+    waiting: Arc<AtomicUsize>,
     faults: Arc<Mutex<Faults>>,
     /// Writes whose sender has given up, and which are still to land.
     late: Arc<AtomicUsize>,
@@ -40,6 +41,7 @@ impl Gate {
             left: Arc::new(AtomicUsize::new(usize::MAX)),
             held: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
             reached: Arc::default(),
+            waiting: Arc::default(),
             faults: Arc::new(Mutex::new(faults)),
             late: Arc::default(),
         }
@@ -63,6 +65,11 @@ impl Gate {
         self.reached.notified().await;
     }
 
+    /// Writes that are at the gate.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn open(&self) {
         self.held.add_permits(Semaphore::MAX_PERMITS);
     }
@@ -78,8 +85,11 @@ impl Gate {
     }
 
     async fn pass(&self) -> Result<(), BoxError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         self.reached.notify_one();
-        drop(self.held.acquire().await?);
+        let passes = self.held.acquire().await.map(drop);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        passes?;
         let take = |left: usize| left.checked_sub(1);
         let passed = self
             .left
@@ -91,13 +101,19 @@ impl Gate {
     /// The answer, if there is one, to a request that this happens to.
     async fn suffer<R, F>(&self, fault: Fault, response: F) -> Result<Response<Body>, BoxError>
     where
-        R: Send + 'static,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
         F: Future<Output = Result<Response<R>, BoxError>> + Send + 'static,
     {
         match fault {
             Fault::Conflict => return Ok(refusal(409, "Conflict")),
             Fault::Unknown => return Ok(refusal(404, "NotFound")),
             Fault::Failure => return Ok(refusal(500, "InternalError")),
+            Fault::Slow(after) => {
+                let answer = response.await?;
+                tokio::time::sleep(after).await;
+                return Ok(answer.map(Body::new));
+            }
             Fault::Lost => drop(response.await),
             Fault::Late(after) => {
                 let late = self.late.clone();

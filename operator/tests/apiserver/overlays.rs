@@ -66,6 +66,29 @@ fn the_service_becomes_a_load_balancer_and_an_address_of_the_cluster_again() {
 }
 
 #[test]
+fn the_api_gets_an_address_of_each_family_and_one_again() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 1).await;
+        let before = world.cache_pods("chat").await;
+        let families = async |name: &str| -> Vec<String> {
+            let spec = world.get::<Service>(name).await.spec.unwrap();
+            spec.ip_families.unwrap()
+        };
+        let both = json!({ "service": { "ipFamilyPolicy": "PreferDualStack" } });
+        change_spec(&world, json!({ "cache": both })).await;
+        assert_eq!(families("chat").await, ["IPv4", "IPv6"]);
+        // Members and database nodes have names of one family: that of their pods' first addresses.
+        for headless in ["chat-members", "chat-db"] {
+            assert_eq!(families(headless).await, ["IPv4"]);
+        }
+        change_spec(&world, json!({ "cache": { "service": null } })).await;
+        assert_eq!(families("chat").await, ["IPv4"]);
+        assert_eq!(world.cache_pods("chat").await, before);
+    });
+}
+
+#[test]
 fn what_is_not_the_users_to_set_is_refused_with_its_field() {
     with_world(async |world| {
         for (cache, words) in [

@@ -6,9 +6,9 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use readstates_operator_api::ReadStateRing;
+use readstates_operator_api::{ReadStateCluster, ReadStateRing};
 use serde_json::json;
 
 use crate::{
@@ -233,6 +233,41 @@ fn slots_taken_over_from_a_process_that_died_are_told() {
     });
 }
 
+/// The process in this pod dies, and the others have taken its slots.
+async fn dies(world: &World, pod: &str) -> String {
+    world.fleet.stop(pod);
+    let pods = world.api::<Pod>();
+    pods.delete(pod, &DeleteParams::default()).await.unwrap();
+    condition(&until_done(world).await, "TakenOver")
+}
+
+#[test]
+fn a_takeover_that_somebody_has_looked_at_is_no_alarm_until_the_next_one() {
+    with_world(async |world| {
+        running(&world, 3).await;
+        let words = dies(&world, "chat-1").await;
+        let (_, name) = words
+            .split_once("readstates.dev/acknowledge-takeover=")
+            .unwrap();
+        let clusters = world.api::<ReadStateCluster>();
+        let seen = json!({ "metadata": { "annotations": { "readstates.dev/acknowledge-takeover": name } } });
+        let params = PatchParams::default();
+        clusters
+            .patch("chat", &params, &Patch::Merge(seen))
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            let words = condition(&world.reconcile("chat").await, "TakenOver");
+            assert!(
+                words.starts_with("False AsExpected: a person has acknowledged all 34"),
+                "{words}"
+            );
+        }
+        let words = dies(&world, "chat-2").await;
+        assert!(words.starts_with("True SlotsTakenOver: 34"), "{words}");
+    });
+}
+
 #[test]
 fn a_ring_that_somebody_deletes_is_made_again_and_no_pod_stops() {
     with_world(async |world| {
@@ -260,11 +295,16 @@ fn a_ring_that_somebody_deletes_is_made_again_and_no_pod_stops() {
 fn a_budget_allows_one_pod_at_a_time() {
     with_world(async |world| {
         running(&world, 2).await;
-        let budget = world.get::<PodDisruptionBudget>("chat").await.spec.unwrap();
-        assert_eq!(
-            serde_json::to_value(budget.max_unavailable).unwrap(),
-            json!(1)
-        );
+        let may_go = async || {
+            let budget = world.get::<PodDisruptionBudget>("chat").await.spec.unwrap();
+            serde_json::to_value(budget.max_unavailable).unwrap()
+        };
+        assert_eq!(may_go().await, json!(1));
+        // Nor does an operator that is killed now leave one behind that stops the drain of a machine.
+        resize(&world, 1).await;
+        world.reconcile("chat").await;
+        assert_eq!(world.fleet.asked(), ["drain chat-1"]);
+        assert_eq!(may_go().await, json!(1));
         let set = world.get::<StatefulSet>("chat").await.spec.unwrap();
         assert_eq!(
             set.update_strategy.unwrap().type_.as_deref(),

@@ -50,7 +50,7 @@ fn rendered<K: DeserializeOwned>(kind: &str) -> Vec<K> {
 }
 
 /// The chart's objects of one kind, with this set of values.
-fn rendered_with<K: DeserializeOwned>(values: &str, kind: &str) -> Vec<K> {
+pub(crate) fn rendered_with<K: DeserializeOwned>(values: &str, kind: &str) -> Vec<K> {
     let path = format!("../charts/readstates-operator/ci/golden/{values}.yaml");
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).unwrap();
@@ -137,7 +137,7 @@ impl Policies {
 }
 
 /// The API server takes a moment to know a policy.
-async fn until_refused(attempt: impl AsyncFn() -> Result<(), String>) {
+pub(crate) async fn until_refused(attempt: impl AsyncFn() -> Result<(), String>) {
     let began = Instant::now();
     while attempt().await.is_ok() {
         assert!(began.elapsed() < Duration::from_secs(90), "never in force");

@@ -151,6 +151,13 @@ impl World {
         Client::try_from(config).unwrap()
     }
 
+    /// A client that asks once, whatever it is answered.
+    pub(crate) fn asking_once(&self) -> Client {
+        let mut config = self.config.clone();
+        config.default_retry = false;
+        Client::try_from(config).unwrap()
+    }
+
     /// A client with the rights of this account of the namespace.
     pub(crate) fn account(&self, name: &str) -> Client {
         let user = format!("system:serviceaccount:{}:{name}", self.namespace);

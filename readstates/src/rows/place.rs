@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use crate::store::CqlTarget;
+use crate::store::{CqlTarget, bare, bracketed};
 
 /// The port of Redis.
 const REDIS_PORT: u16 = 6379;
@@ -58,7 +58,7 @@ impl fmt::Display for Place {
             Self::Stdin => f.write_str("standard input"),
             Self::Cql(hosts) => write!(f, "cql://{hosts}"),
             Self::Redis(RedisAddress { host, port, db }) => {
-                write!(f, "redis://{host}:{port}/{db}")
+                write!(f, "redis://{}:{port}/{db}", bracketed(host))
             }
         }
     }
@@ -71,14 +71,15 @@ impl FromStr for RedisAddress {
         let form = "write redis://HOST[:PORT][/DB], and the password in --redis-password-file";
         let (authority, db) = text.split_once('/').unwrap_or((text, "0"));
         let (host, port) = match authority.rsplit_once(':') {
+            // The colon is in an IPv6 address.
+            Some(_) if authority.ends_with(']') => (authority, Some(REDIS_PORT)),
             Some((host, port)) => (host, port.parse().ok().filter(|&port: &u16| port > 0)),
             None => (authority, Some(REDIS_PORT)),
         };
         let port = port.ok_or_else(|| format!("the port is no port number; {form}"))?;
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if host.is_empty() || !host.bytes().all(allowed) {
-            return Err(format!("{host:?} is no host name or IPv4 address; {form}"));
-        }
+        let host = bare(host).ok_or_else(|| {
+            format!("{host:?} is no host name, IPv4 address or IPv6 address in brackets; {form}")
+        })?;
         let db = db.parse().ok().filter(|&db: &i64| db >= 0);
         let db = db.ok_or_else(|| format!("the database is no number; {form}"))?;
         let host = host.to_owned();
@@ -154,6 +155,14 @@ mod tests {
             place("redis://cache").unwrap().to_string(),
             "redis://cache:6379/0"
         );
+        for (text, whole) in [
+            ("redis://[fd00::7]", "redis://[fd00::7]:6379/0"),
+            ("redis://[fd00::7]:6380/1", "redis://[fd00::7]:6380/1"),
+        ] {
+            let redis = place(text).unwrap();
+            assert_eq!(redis.to_string(), whole);
+            assert!(matches!(redis, Place::Redis(RedisAddress { host, .. }) if host == "fd00::7"));
+        }
         for (text, words) in [
             ("", "give a file"),
             ("mysql://db", "is no source that is known"),
@@ -161,6 +170,8 @@ mod tests {
             ("cql://", "is no host name"),
             ("redis://", "is no host name"),
             ("redis://u:p@cache", "no port number"),
+            ("redis://fd00::7", "IPv6 address in brackets"),
+            ("redis://[cache]", "IPv6 address in brackets"),
             ("redis://cache/x", "the database is no number"),
         ] {
             let refusal = place(text).unwrap_err();

@@ -20,7 +20,7 @@ pub use cql::{
     Replication, SUPERUSER, SchemaError, SchemaWish, SessionError, TABLE_OPTIONS, TakeOver,
     TlsFile, TlsFileError, TlsRefusal, apply_schema, apply_schema_with_roles,
 };
-pub(crate) use cql::{ForeignRow, ForeignScan, ForeignTable};
+pub(crate) use cql::{ForeignRow, ForeignScan, ForeignTable, bare, bracketed};
 pub use embedded::{EmbeddedStore, OpenError};
 use futures::future::BoxFuture;
 pub use memory::MemoryStore;

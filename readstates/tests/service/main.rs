@@ -20,6 +20,7 @@ mod conditional;
 mod deletion;
 mod durability;
 mod earlier;
+mod external;
 mod full_disk;
 mod herd;
 mod http_api;

@@ -1,5 +1,7 @@
 //! `podTemplate`: what users lay over pods, and what of ours stays.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 
@@ -70,6 +72,34 @@ fn what_users_lay_over_pods_is_there_and_so_is_what_pods_are_found_by() {
         let env = spec["containers"][container]["env"].as_array().unwrap();
         assert_eq!(env.last().unwrap()["name"], "HTTP_PROXY");
     }
+}
+
+/// The modes of the Secrets' files in pods that run so, of every kind and of the schema Job.
+fn modes(security: &str) -> BTreeSet<i32> {
+    let objects = all(&cluster(&with_overlays(security)));
+    let pods = objects.iter().filter_map(|object| match object {
+        Object::StatefulSet(set) => set.spec.as_ref()?.template.spec.as_ref(),
+        Object::Job(job) => job.spec.as_ref()?.template.spec.as_ref(),
+        _ => None,
+    });
+    let volumes = pods.flat_map(|pod| pod.volumes.iter().flatten());
+    let of_secret = volumes.filter_map(|volume| volume.secret.as_ref()?.default_mode);
+    of_secret.collect()
+}
+
+#[test]
+fn a_process_reads_its_secrets_whether_or_not_its_pod_has_a_group_for_them() {
+    assert_eq!(modes("{ labels: { team: chat } }"), [0o440].into());
+    let security = |fields: &str| modes(&format!("{{ securityContext: {{ {fields} }} }}"));
+    assert_eq!(
+        security("runAsUser: 1000650000, fsGroup: 1000650000"),
+        [0o440].into()
+    );
+    assert_eq!(security("runAsNonRoot: true"), [0o444].into());
+    // What a user mounts is the user's.
+    let theirs = "{ securityContext: { runAsNonRoot: true }, volumes: [{ name: own, secret: { secretName: own, \
+                  defaultMode: 256 } }] }";
+    assert_eq!(modes(theirs), [0o400, 0o444].into());
 }
 
 #[test]

@@ -310,10 +310,10 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Nodes, place: &Place<'_>) -
     let all = cluster.id.selector(Component::Database);
     let config = engine.config(place);
     let zone = place.rack.zone.as_deref();
-    let security = engine.security();
+    let security = overlay::security(place.database.overlay.as_deref(), engine.security());
     let disk = place.database.super_disk.as_ref();
     let placement = &place.database.placement;
-    let own = |disk| super_disk::containers(cluster, disk, security.run_as_user);
+    let own = |disk| super_disk::containers(cluster, disk, &security);
     let mut disk_containers = disk.map(own).unwrap_or_default();
     for container in &mut disk_containers {
         container.resources = Some(agent::resources(engine, place, "32Mi", "256Mi"));

@@ -10,8 +10,8 @@
 //! are never on one node.
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, EnvVar, HostPathVolumeSource, PersistentVolumeClaim, Probe,
-    SecurityContext, Volume, VolumeDevice, VolumeMount,
+    ConfigMapVolumeSource, Container, EnvVar, HostPathVolumeSource, PersistentVolumeClaim,
+    PodSecurityContext, Probe, SecurityContext, Volume, VolumeDevice, VolumeMount,
 };
 use readstates_operator_api::{FastLeg, Filesystem};
 
@@ -153,15 +153,17 @@ pub(super) fn guard(path: &str) -> String {
     )
 }
 
-/// The containers before all others, in order.
+/// The containers before all others, in order. The files of the disk belong to whom the pod runs as: what a kubelet
+/// does for the group of other volumes, it does not do for these.
 pub(super) fn containers(
     cluster: &ValidatedCluster,
     disk: &SuperDisk,
-    owner: Option<i64>,
+    pod: &PodSecurityContext,
 ) -> Vec<Container> {
     let mut assemble = arguments(cluster, disk, "assemble");
-    if let Some(owner) = owner {
-        assemble.extend(["--owner".to_owned(), format!("{owner}:{owner}")]);
+    if let Some(owner) = pod.run_as_user {
+        let group = pod.run_as_group.unwrap_or(owner);
+        assemble.extend(["--owner".to_owned(), format!("{owner}:{group}")]);
     }
     assemble.extend(["--decision", &entry()].map(str::to_owned));
     let listen = format!("{}:{}", ports::ANY, ports::DISK);

@@ -124,7 +124,7 @@ impl fmt::Display for CqlTarget {
 }
 
 /// A host of a URL without the brackets of an IPv6 address; `None` where it is none.
-fn bare(host: &str) -> Option<&str> {
+pub(crate) fn bare(host: &str) -> Option<&str> {
     if let Some(rest) = host.strip_prefix('[') {
         let address = rest.strip_suffix(']')?;
         return address.parse::<Ipv6Addr>().is_ok().then_some(address);
@@ -134,7 +134,7 @@ fn bare(host: &str) -> Option<&str> {
 }
 
 /// A host as it stands before a port.
-fn bracketed(host: &str) -> Cow<'_, str> {
+pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
     match host.contains(':') {
         true => format!("[{host}]").into(),
         false => host.into(),

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    fixtures::{CASSANDRA, cluster},
+    fixtures::{CASSANDRA, cluster, try_cluster},
     objects::{Object, objects},
     plan::{Evictions, Kept, Plan, SuperDisksStep, VolumeEntry},
     templates::{RackStep, Template},
@@ -109,6 +109,30 @@ fn only_the_disks_containers_are_privileged() {
     assert_eq!(pod.security_context.unwrap().run_as_non_root, Some(true));
     assert_eq!(pod.host_pid, None);
     assert_eq!(pod.host_network, None);
+}
+
+/// Whose the files of the disk are that pods get which run so; or what is wrong with it.
+fn owner(security: &str) -> Result<String, String> {
+    let overlay = format!("  podTemplate: {{ securityContext: {{ {security} }} }}\n");
+    let spec = with_disk() + &overlay;
+    try_cluster(&spec).map_err(|problem| problem.to_string())?;
+    let assemble = pod(&spec).init_containers.unwrap()[1].args.clone().unwrap();
+    let at = assemble.iter().position(|arg| arg == "--owner").unwrap();
+    Ok(assemble[at + 1].clone())
+}
+
+#[test]
+fn the_files_of_the_disk_are_given_to_whom_the_pod_runs_as() {
+    let owner_of = |security| owner(security).unwrap();
+    assert_eq!(
+        owner_of("runAsUser: 1000650000, runAsGroup: 0"),
+        "1000650000:0"
+    );
+    assert_eq!(owner_of("runAsUser: 7"), "7:7");
+    // Only once there is a pod is it known whom the platform chooses, and no kubelet changes this disk's owner.
+    let said = owner("runAsNonRoot: true").unwrap_err();
+    let field = "spec.database.podTemplate.securityContext.runAsUser";
+    assert!(said.contains(field), "{said}");
 }
 
 #[test]
