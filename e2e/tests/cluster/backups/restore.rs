@@ -39,6 +39,7 @@ fn spec() -> ReadStateClusterSpec {
         restore_from: Some(Box::new(RestoreFrom {
             backup: None,
             repository: Some(repository),
+            migration: None,
             snapshot: None,
         })),
         ..cassandra_spec()

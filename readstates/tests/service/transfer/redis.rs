@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, process::Child, time::Duration};
 
-use redis::{Client, Connection, Pipeline};
+use ::redis::{Client, Connection, Pipeline};
 
 use super::{runs::under_way, *};
 
@@ -166,7 +166,7 @@ async fn hashes_of_a_real_redis_are_imported_through_a_kill_and_while_it_is_writ
         .import(&url, &[&flags[..], &["--max-bad-rows", "9"]].concat())
         .done();
     assert_eq!(world.numbers(5), states(5));
-    let unchanged: String = redis::cmd("HGET")
+    let unchanged: String = ::redis::cmd("HGET")
         .arg("user:5:reads")
         .arg(7)
         .query(&mut connection)
