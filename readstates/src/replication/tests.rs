@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use readstates_ring::{
-    Epoch, Incarnation, Slot, SlotConfig, Stamp, Succession, replication::Answer,
+    Epoch, Incarnation, Slot, SlotConfig, Stamp, Succession,
+    replication::{Answer, PERMISSION},
 };
 use tokio::time::{Instant, advance};
 
@@ -180,10 +181,10 @@ async fn an_answer_waits_until_the_backup_has_what_it_rests_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_seconds_after_the_last_accepted_frame_was_sent_nothing_is_answered() {
+async fn when_the_permission_of_the_last_accepted_frame_is_over_nothing_is_answered() {
     let pair = Pair::new().backed();
     let frame = pair.leave();
-    advance(Duration::from_millis(1500)).await;
+    advance(PERMISSION - Duration::from_millis(500)).await;
     let said = pair.arrive(&frame);
     pair.owner.acknowledged(BACKUP, &frame, Some(&said));
     assert!(pair.is_settled(Answer::Read).await);
