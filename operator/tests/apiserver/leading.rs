@@ -37,7 +37,7 @@ fn a_leader_that_is_answered_late_stops_before_another_one_leads() {
             second.acquire().await;
             Instant::now()
         };
-        let (stopped, leads) = hasten(async { tokio::join!(stops, leads) }).await;
+        let (stopped, leads) = Box::pin(hasten(async { tokio::join!(stops, leads) })).await;
         assert!(stopped < leads, "two led for {:?}", stopped - leads);
     });
 }

@@ -491,6 +491,7 @@ fn what_cannot_be_moved_is_refused_and_changes_nothing() {
         assert_eq!(plan.action, MigrationAction::Wait);
     };
     let mut managed = serving();
+    managed.cluster["spec"]["replicas"] = json!(1);
     managed.cluster["spec"]["database"] = json!({ "embedded": {} });
     refused(&managed, Reason::MigrationUnsupported);
 

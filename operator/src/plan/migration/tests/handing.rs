@@ -316,8 +316,8 @@ fn what_a_job_cannot_move_is_refused_with_what_can() {
     own.spec.target.cluster = Some("chat".to_owned());
     assert_eq!(own.plan().reason, Reason::SameDatabase);
     // Its database stops with it: nothing could be copied.
-    let mut early = into(&mail()).since(7).cache_down();
-    early.before.as_mut().unwrap().target_uid = Some(MAIL.to_owned());
+    let mut early = compared(&mail()).cache_down();
+    early.before.as_mut().unwrap().verified = None;
     let plan = early.plan();
     assert_eq!((plan.reason, makes(&plan)), (Reason::ClusterNotReady, None));
 }
