@@ -127,14 +127,19 @@ impl Election {
             let left = RENEW_WITHIN.saturating_sub(renewed.elapsed());
             // Others count from the time that is written, or later: an answer that came late makes it no later here.
             let written = Instant::now();
-            match timeout(left, self.renew()).await {
-                Ok(Ok(true)) => renewed = written,
-                Ok(Ok(false)) => {
+            // An answer that comes at once is one even when there is no time left.
+            let said = match left.is_zero() {
+                true => None,
+                false => timeout(left, self.renew()).await.ok(),
+            };
+            match said {
+                Some(Ok(true)) => renewed = written,
+                Some(Ok(false)) => {
                     tracing::error!("another operator holds the lease");
                     return;
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "failed to renew the lease"),
-                Err(_) => {
+                Some(Err(error)) => tracing::warn!(%error, "failed to renew the lease"),
+                None => {
                     tracing::error!(
                         seconds = RENEW_WITHIN.as_secs(),
                         "the lease was not renewed"
