@@ -61,9 +61,9 @@ use crate::{
 
 /// How long after sending a frame its acknowledgement permits answers. Less than [`SILENCE`] by more than the clocks of
 /// two members drift apart in that time.
-pub const PERMISSION: Duration = Duration::from_secs(2);
+pub const PERMISSION: Duration = Duration::from_millis(1_500);
 /// How long a backup has heard nothing before it asks to be promoted.
-pub const SILENCE: Duration = Duration::from_secs(3);
+pub const SILENCE: Duration = Duration::from_millis(2_500);
 /// A frame that is acknowledged later than this makes an owner ask for another backup, or none, unless it was told to bear
 /// more ([`Outbox::bear`]).
 pub const SLOW: Duration = Duration::from_millis(200);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use readstates_ring::Slot;
+use readstates_ring::{Slot, replication::SILENCE};
 use tokio::time::sleep;
 
 use super::{
@@ -64,13 +64,13 @@ pub(super) async fn backup_is_late(world: &Arc<World>) -> Result<(), String> {
     world.set_database_away(true);
     world.cut_off(owner.life.incarnation, true);
     // Its lease lasts for longer than this.
-    clients(world, 1, Duration::from_millis(1_500)).await;
+    clients(world, 1, Duration::from_secs(2)).await;
     world.is_over(&owner).await;
     owner.die().await;
     world.set_database_away(false);
-    // Not as long as until a member is taken for dead.
+    // Not as long as until it is taken for dead itself.
     world.cut_off(backup.life.incarnation, true);
-    sleep(Duration::from_secs(3)).await;
+    sleep(SILENCE).await;
     world.cut_off(backup.life.incarnation, false);
     Ok(())
 }
