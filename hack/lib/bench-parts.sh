@@ -234,10 +234,10 @@ measure_durability() {
             number=$((number + 10))
         done
         for sync in everysec always; do
-            mkdir "$folder/$sync-$round" "$folder/$sync-$round-deep"
+            mkdir "$folder/$sync-$round" "$folder/$sync-$round-batch"
             better "durability-$number-redis-$sync-ack" bench_redis --append-to "$folder/$sync-$round" --append-sync "$sync" \
                 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
-            better "durability-$((number + 1))-redis-$sync-batch-64" bench_redis --append-to "$folder/$sync-$round-deep" \
+            better "durability-$((number + 1))-redis-$sync-batch-64" bench_redis --append-to "$folder/$sync-$round-batch" \
                 --append-sync "$sync" --batch 64 --connections 8 --fill --saturate --warmup 1s --duration "$((seconds / 2))s"
             number=$((number + 10))
         done

@@ -127,7 +127,7 @@ impl Election {
             let left = RENEW_WITHIN.saturating_sub(renewed.elapsed());
             // Others count from the time that is written, or later: an answer that came late makes it no later here.
             let written = Instant::now();
-            // An answer that comes at once is one even when there is no time left.
+            // With no time left, `timeout` would still take an answer that is there at once.
             let said = match left.is_zero() {
                 true => None,
                 false => timeout(left, self.renew()).await.ok(),

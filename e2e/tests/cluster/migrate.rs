@@ -196,7 +196,9 @@ async fn kill(old: &Cluster, world: &World, kill: Kill) -> Result<()> {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
         pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
     };
-    let victim = until("the mover is at work", A_STEP, async || {
+    let before: ReadStateMigration = old.api().get("away").await?;
+    let before = before.status.and_then(|status| status.progress);
+    let victim = until("the mover gets further", A_STEP, async || {
         let away: ReadStateMigration = old.api().get("away").await?;
         let status = away.status.unwrap_or_default();
         ensure!(
@@ -205,13 +207,12 @@ async fn kill(old: &Cluster, world: &World, kill: Kill) -> Result<()> {
         );
         let all = pods.list(&ours).await?;
         Ok(match all.into_iter().find(runs) {
-            Some(pod) => Look::Done(pod.name_any()),
+            Some(pod) if status.progress != before => Look::Done(pod.name_any()),
+            Some(_) => Look::NotYet(format!("as far as before: {before:?}")),
             None => Look::NotYet("no pod runs".to_owned()),
         })
     })
     .await?;
-    // Something to lose.
-    tokio::time::sleep(Duration::from_secs(8)).await;
     println!("    {victim}: {kill:?}");
     let now = DeleteParams::default().grace_period(0);
     if let Kill::WithOperator = kill {
@@ -299,7 +300,7 @@ async fn moves(world: &World, old: &Cluster, new: &Cluster) -> Result<()> {
     };
     let status = comes_to(old, "is verified", A_STEP, over).await?;
     ensure!(status.phase == MigrationPhase::Verified, "{status:?}");
-    // Its cache waits, and nobody can take the wait away.
+    // Its cache waits, and the API server refuses to let it start empty.
     let phase = new.get().await?.status.and_then(|status| status.restore);
     ensure!(
         phase

@@ -232,8 +232,8 @@ pub struct ReadStateClusterSpec {
     pub database: DatabaseSpec,
 
     /// What this cluster begins with: a backup, or the table of another cluster that moves here. Only for a new cluster:
-    /// the empty database gets it before the first cache pod starts. It cannot be changed while that is under way, and once it is done, or cache pods
-    /// have started, it can only be removed, which changes nothing.
+    /// the empty database gets it before the first cache pod starts. It cannot be changed while that is under way. Once
+    /// it is done, or cache pods have started, it can only be removed, which changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_from: Option<Box<RestoreFrom>>,
 

@@ -130,7 +130,7 @@ pub struct ReadStateMigrationSpec {
 }
 
 /// Where the table moves: `external`, a database as it will stand in `spec.database` of the `ReadStateCluster`, or
-/// `cluster`, the database of another one.
+/// `cluster`, the database of another `ReadStateCluster`.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -296,7 +296,7 @@ pub struct ReadStateMigrationStatus {
     pub last_error: Option<String>,
 }
 
-/// How far the cache is handed over from one cluster to another. Never do cache pods of both serve.
+/// How far the cache is handed over from one cluster to another. Cache pods of both never serve at once.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver {
     /// Cache pods of the source have stopped, and start no more while this resource is there.

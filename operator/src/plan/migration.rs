@@ -53,6 +53,28 @@ pub struct MigrationPlan {
     pub job: Option<String>,
 }
 
+impl MigrationPlan {
+    /// Nothing is wrong, and nothing is done until what was seen changes.
+    fn waits(
+        (phase, reason): (MigrationPhase, Reason),
+        words: String,
+        next: String,
+        record: MoveRecord,
+    ) -> Self {
+        Self {
+            phase,
+            reason,
+            words,
+            next,
+            is_bad: false,
+            action: MigrationAction::Wait,
+            record,
+            failure: None,
+            job: None,
+        }
+    }
+}
+
 /// What the operator does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MigrationAction {
@@ -189,15 +211,8 @@ fn in_the_way(obstacle: Obstacle, record: MoveRecord) -> MigrationPlan {
         ),
     };
     MigrationPlan {
-        phase,
-        reason,
-        words,
-        next: next.to_owned(),
         is_bad: refused,
-        action: MigrationAction::Wait,
-        record,
-        failure: None,
-        job: None,
+        ..MigrationPlan::waits((phase, reason), words, next.to_owned(), record)
     }
 }
 
@@ -270,30 +285,24 @@ impl<'a> Scene<'a> {
             None => MigrationAction::Record,
         };
         MigrationPlan {
-            phase: MigrationPhase::Preparing,
-            reason: Reason::MembersChanged,
-            words,
-            next,
             is_bad: true,
             action,
-            record: self.without_members(),
-            failure: None,
-            job: None,
+            ..MigrationPlan::waits(
+                (MigrationPhase::Preparing, Reason::MembersChanged),
+                words,
+                next,
+                self.without_members(),
+            )
         }
     }
 
     fn prepare(&self, words: String, next: String) -> MigrationPlan {
-        MigrationPlan {
-            phase: MigrationPhase::Preparing,
-            reason: Reason::AwaitingMembers,
+        MigrationPlan::waits(
+            (MigrationPhase::Preparing, Reason::AwaitingMembers),
             words,
             next,
-            is_bad: false,
-            action: MigrationAction::Wait,
-            record: self.without_members(),
-            failure: None,
-            job: None,
-        }
+            self.without_members(),
+        )
     }
 
     /// What has to be there before a Job is made.

@@ -182,7 +182,7 @@ fn what_a_cluster_has_left_is_taken_over_when_somebody_says_so_and_no_pod_restar
         world.agents.ring().orders.clear();
         let consent = Patch::Merge(adopting(&made));
         clusters.patch("chat", &params, &consent).await.unwrap();
-        // This API server asks what OpenShift asks: owners are set by those who may delete.
+        // This API server asks what OpenShift asks: only a client that may delete an object sets its owner.
         let words = condition(&world.reconcile("chat").await, "Degraded");
         let asked = "cannot set an ownerRef on a resource you can't delete";
         assert!(words.contains(asked), "{words}");

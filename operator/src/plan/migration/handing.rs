@@ -1,4 +1,4 @@
-//! The end of a move into another cluster: its cache takes over from the cache of the source. Never do both serve, since
+//! The end of a move into another cluster: its cache takes over from the cache of the source. Both never serve at once, since
 //! neither would see what the other has changed.
 //!
 //! ```text
@@ -19,7 +19,8 @@ use super::{
 };
 use crate::templates;
 
-/// Once the cache of the target may start, only that counts. None: it may not, or is nobody's.
+/// The plan once the cache of the target may start, when the source no longer counts. `None`: it may not
+/// start yet, or the table moves to a database without a cluster.
 pub(super) fn arriving(input: &MoveInput<'_>, record: &MoveRecord) -> Option<MigrationPlan> {
     let to = input.valid.target.cluster()?;
     let other = input.seen.target_cluster.as_ref();
@@ -78,17 +79,7 @@ fn is_available(other: &ReadStateCluster) -> bool {
 }
 
 fn switching(reason: Reason, words: String, next: String, record: MoveRecord) -> MigrationPlan {
-    MigrationPlan {
-        phase: MigrationPhase::Switching,
-        reason,
-        words,
-        next,
-        is_bad: false,
-        action: MigrationAction::Wait,
-        record,
-        failure: None,
-        job: None,
-    }
+    MigrationPlan::waits((MigrationPhase::Switching, reason), words, next, record)
 }
 
 fn complete(input: &MoveInput<'_>, to: &str, record: MoveRecord) -> MigrationPlan {

@@ -19,21 +19,19 @@ impl Scene<'_> {
             return in_the_way(obstacle, self.record.clone());
         }
         MigrationPlan {
-            phase: MigrationPhase::Preparing,
-            reason: Reason::AwaitingMembers,
-            words: format!(
-                "the cache pods of ReadStateCluster {} are as copying needs them",
-                self.cluster_name()
-            ),
-            next: "the operator: copies".to_owned(),
-            is_bad: false,
             action: MigrationAction::Record,
-            record: self.with_target(MoveRecord {
-                members_generation: Some(self.generation()),
-                ..self.record.clone()
-            }),
-            failure: None,
-            job: None,
+            ..MigrationPlan::waits(
+                (MigrationPhase::Preparing, Reason::AwaitingMembers),
+                format!(
+                    "the cache pods of ReadStateCluster {} are as copying needs them",
+                    self.cluster_name()
+                ),
+                "the operator: copies".to_owned(),
+                self.with_target(MoveRecord {
+                    members_generation: Some(self.generation()),
+                    ..self.record.clone()
+                }),
+            )
         }
     }
 
@@ -113,29 +111,25 @@ impl Scene<'_> {
             false => "the operator: copies, then compares all rows".to_owned(),
         };
         MigrationPlan {
-            phase: MigrationPhase::Copying,
-            reason: Reason::MigrationCopying,
-            words,
-            next,
-            is_bad: false,
-            action: MigrationAction::Wait,
-            record,
-            failure: None,
             job: Some(job.to_owned()),
+            ..MigrationPlan::waits(
+                (MigrationPhase::Copying, Reason::MigrationCopying),
+                words,
+                next,
+                record,
+            )
         }
     }
 
     fn suspended(&self, record: MoveRecord, action: MigrationAction) -> MigrationPlan {
         MigrationPlan {
-            phase: MigrationPhase::Suspended,
-            reason: Reason::Suspended,
-            words: "spec.suspend is true: nothing is copied, and what was copied stays".to_owned(),
-            next: "you: set spec.suspend to false".to_owned(),
-            is_bad: false,
             action,
-            record,
-            failure: None,
-            job: None,
+            ..MigrationPlan::waits(
+                (MigrationPhase::Suspended, Reason::Suspended),
+                "spec.suspend is true: nothing is copied, and what was copied stays".to_owned(),
+                "you: set spec.suspend to false".to_owned(),
+                record,
+            )
         }
     }
 
@@ -212,16 +206,15 @@ impl Scene<'_> {
 
     fn failed(&self, job: &str, words: String, record: MoveRecord) -> MigrationPlan {
         MigrationPlan {
-            phase: MigrationPhase::Failed,
-            reason: Reason::MigrationFailed,
-            words: format!("Job {job} failed: {words}. What was copied stays"),
-            next: "you: cure it, then set spec.suspend to true and back to false: it goes on where it was"
-                .to_owned(),
             is_bad: true,
-            action: MigrationAction::Wait,
-            record,
-            failure: Some(words),
+            failure: Some(words.clone()),
             job: Some(job.to_owned()),
+            ..MigrationPlan::waits(
+                (MigrationPhase::Failed, Reason::MigrationFailed),
+                format!("Job {job} failed: {words}. What was copied stays"),
+                "you: cure it, then set spec.suspend to true and back to false: it goes on where it was".to_owned(),
+                record,
+            )
         }
     }
 }

@@ -40,20 +40,15 @@ impl Scene<'_> {
                  spec.database.tls), then set spec.stopped to false"
             ),
         };
-        let verified = MigrationPlan {
-            phase: MigrationPhase::Verified,
-            reason: Reason::MigrationVerified,
-            words: format!(
+        let verified = MigrationPlan::waits(
+            (MigrationPhase::Verified, Reason::MigrationVerified),
+            format!(
                 "{users} users were compared, and {} lacks nothing",
                 self.target
             ),
             next,
-            is_bad: false,
-            action: MigrationAction::Wait,
             record,
-            failure: None,
-            job: None,
-        };
+        );
         match self.is_into() {
             true => self.hand_over(verified),
             false => verified,
@@ -134,40 +129,30 @@ impl Scene<'_> {
                 "the operator: restarts the cache pods one by one".to_owned(),
             ),
         };
-        MigrationPlan {
-            phase: MigrationPhase::Switching,
-            reason: Reason::MembersSwitching,
+        MigrationPlan::waits(
+            (MigrationPhase::Switching, Reason::MembersSwitching),
             words,
             next,
-            is_bad: false,
-            action: MigrationAction::Wait,
-            record: self.record.clone(),
-            failure: None,
-            job: None,
-        }
+            self.record.clone(),
+        )
     }
 
     fn complete(&self) -> MigrationPlan {
-        MigrationPlan {
-            phase: MigrationPhase::Complete,
-            reason: Reason::Moved,
-            words: format!(
+        MigrationPlan::waits(
+            (MigrationPhase::Complete, Reason::Moved),
+            format!(
                 "all cache pods of ReadStateCluster {} use {} alone; {} is as it was at the switch",
                 self.cluster_name(),
                 self.target,
                 self.source
             ),
-            next: format!(
+            format!(
                 "you: give {} another claim, so that no forgotten member writes it (`readstates schema --claim \
                  moved-away --take-over-claim {}`), and keep it until you trust the target",
                 self.source, self.ends.source.id.uid
             ),
-            is_bad: false,
-            action: MigrationAction::Wait,
-            record: self.record.clone(),
-            failure: None,
-            job: None,
-        }
+            self.record.clone(),
+        )
     }
 
     /// What the target lacks, members that use it do not see.
@@ -183,21 +168,19 @@ impl Scene<'_> {
             MembersMeanwhile::Stop => "with spec.stopped".to_owned(),
         };
         MigrationPlan {
-            phase: MigrationPhase::Preparing,
-            reason: Reason::SwitchedTooEarly,
-            words: format!(
-                "ReadStateCluster {name} names the target, and {why}: cache pods that use the target alone do not see \
-                 what it lacks, and what they write there for such a user replaces it"
-            ),
-            next: format!(
-                "you, at once: put spec.database.external of ReadStateCluster {name} back to {}, {back}",
-                self.source
-            ),
             is_bad: true,
-            action: MigrationAction::Wait,
-            record: self.without_members(),
-            failure: None,
-            job: None,
+            ..MigrationPlan::waits(
+                (MigrationPhase::Preparing, Reason::SwitchedTooEarly),
+                format!(
+                    "ReadStateCluster {name} names the target, and {why}: cache pods that use the target alone do not see \
+                 what it lacks, and what they write there for such a user replaces it"
+                ),
+                format!(
+                    "you, at once: put spec.database.external of ReadStateCluster {name} back to {}, {back}",
+                    self.source
+                ),
+                self.without_members(),
+            )
         }
     }
 }
