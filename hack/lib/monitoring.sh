@@ -4,11 +4,41 @@
 # Prometheus 3.16.0, by the version of its Go module.
 PROMETHEUS_VERSION=v0.316.0
 PROMETHEUS_MODULE=github.com/prometheus/prometheus
+# newest: that. debian: the one that Debian has, years older, with which rules and dashboards must work as well. hack/test
+# takes it, but for --full.
+PROMETHEUS_FROM=${PROMETHEUS_FROM:-newest}
 
-prometheus_dir() { echo "$CACHE/programs/prometheus-$(content_hash -- "$PROMETHEUS_VERSION $(go env GOVERSION GOARCH)")"; }
+prometheus_dir() {
+    local mark
+    if [ "$PROMETHEUS_FROM" = debian ]; then
+        mark=$(apt-cache show prometheus | sed -n 's/^Version: /Debian /p')
+    else
+        mark="$PROMETHEUS_VERSION $(go env GOVERSION GOARCH)"
+    fi
+    echo "$CACHE/programs/prometheus-$(content_hash -- "$mark")"
+}
 
-# Some five minutes of two processors, once.
-build_prometheus() { fresh_dir "$(prometheus_dir)" install_prometheus; }
+# The newest: some five minutes of two processors, once.
+build_prometheus() {
+    case $PROMETHEUS_FROM in
+    newest) fresh_dir "$(prometheus_dir)" install_prometheus ;;
+    debian)
+        # A fresh container has no lists; only root may fetch them.
+        apt-cache show prometheus >/dev/null 2>&1 || ! debian_root || apt-get update -q
+        fresh_dir "$(prometheus_dir)" unpack_prometheus
+        ;;
+    *) die "no Prometheus from $PROMETHEUS_FROM" "PROMETHEUS_FROM is newest or debian" ;;
+    esac
+}
+
+unpack_prometheus() {
+    local work
+    work=$(mktemp -d)
+    chmod 755 "$work"
+    (cd "$work" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .)
+    cp "$work/usr/bin/prometheus" "$work/usr/bin/promtool" "$1/"
+    rm -rf "$work"
+}
 
 # Without the ways to find targets in clouds, which is most of it: ours are files. Without its pages, too: the module does
 # not have them.

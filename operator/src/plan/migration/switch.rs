@@ -2,9 +2,7 @@
 
 use readstates_operator_api::MembersMeanwhile;
 
-use super::{
-    MigrationAction, MigrationPhase, MigrationPlan, MoveRecord, Obstacle, Reason, Scene, in_the_way,
-};
+use super::{MigrationPhase, MigrationPlan, MoveRecord, Obstacle, Reason, Scene, in_the_way};
 use crate::{names::MOVING_TO, validate::same_store, world::MemberStores};
 
 /// Where a cache pod is on its way.
