@@ -8,13 +8,14 @@ use k8s_openapi::{
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use readstates_operator_api::ReadStateCluster;
 use serde_json::json;
 
 use crate::{
     chat::{cluster, names, running, until_done},
+    database::{up, with_members},
     world::{World, condition, waiting, with_world},
 };
 
@@ -209,5 +210,34 @@ fn every_tier_has_its_network_policy_and_one_that_is_deleted_comes_back() {
         api.delete("chat", &DeleteParams::default()).await.unwrap();
         world.reconcile("chat").await;
         assert_eq!(policies().await, all);
+    });
+}
+
+const SUPERUSER: &str = "chat-db-superuser";
+
+#[test]
+fn a_scylla_database_is_created_with_the_superuser_that_the_schema_job_logs_in_as() {
+    with_world(async |world| {
+        let mut scylla = with_members(1, 1);
+        scylla["spec"]["database"]["engine"] = json!("Scylla");
+        up(&world, &scylla).await;
+        // Releases from 2026.2 on make none by themselves.
+        let set = world.get::<StatefulSet>("chat-db-a").await;
+        let pod = set.spec.unwrap().template.spec.unwrap();
+        let args = pod.containers[0].args.clone().unwrap();
+        let has = |option: &str, value: &str| {
+            let mut pairs = args.windows(2);
+            pairs.any(|pair| pair[0] == option && pair[1].starts_with(value))
+        };
+        assert!(has("--auth-superuser-name", "cassandra"), "{args:?}");
+        assert!(has("--auth-superuser-salted-password", "$6$"), "{args:?}");
+        // The Job gives it another password, which nobody else knows.
+        let jobs = world.api::<Job>().list(&ListParams::default()).await;
+        let job = jobs.unwrap().items.remove(0).spec.unwrap();
+        let volumes = job.template.spec.unwrap().volumes.unwrap();
+        let mut secrets = volumes.into_iter().filter_map(|v| v.secret?.secret_name);
+        assert!(secrets.any(|name| name == SUPERUSER));
+        let password = content(&world, SUPERUSER).await.remove("password").unwrap();
+        assert!(password.0 != b"cassandra" && password.0.len() >= 16);
     });
 }
