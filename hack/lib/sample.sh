@@ -7,7 +7,7 @@
 # on an API server.
 DISK_SAMPLES=27
 FAULT_SAMPLES=12
-API_SAMPLES=6
+API_SAMPLES=8
 
 # sample_number [COMMIT]: below ten million, so that seeds made of it stay readable.
 sample_number() {
@@ -28,13 +28,13 @@ disk_scenarios() { tests_named_in "$ROOT"/e2e/disk/tests/*.rs; }
 # fault_sample NUMBER: a part of the operator's histories under faults, each of which is a minute or four, as a filter.
 fault_sample() {
     local module
-    for module in faulty killed database_killed restore/killed; do
+    for module in faulty killed database_killed restore/killed migrations/adversary; do
         tests_named_in "$ROOT/operator/tests/apiserver/$module.rs" | sed "s/^/${module/\//::}::/"
     done | tests_in_turn "$1" "$FAULT_SAMPLES"
 }
 
 # The part that fault_sample divides.
-FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed|restore::killed)::/)'
+FAULT_TESTS='binary(apiserver) & test(/^(faulty|killed|database_killed|restore::killed|migrations::adversary)::/)'
 
 # Tests of the operator on an API server take seconds to a minute each: these run always, and of the others a part.
 API_CORE='(test(/^(consent|deletion)::/) | test(=policy::the_operator_needs_no_more_rights_than_the_chart_gives_it))'

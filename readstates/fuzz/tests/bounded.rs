@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use readstates_fuzz::targets;
 
 /// Runs of one target.
-const RUNS: u64 = 100_000;
+const RUNS: u64 = 40_000;
 
 /// A generator of numbers (splitmix64).
 struct Numbers(u64);

@@ -153,8 +153,14 @@ fn hold(seeds: &[u64], how: How) {
     );
 }
 
+/// Four seeds, or that of them which a sample chooses.
 fn is_the_same_every_time(how: How) {
-    for seed in [1, 2, 3, 4] {
+    let sample = number("READSTATES_TEST_SAMPLE");
+    let seeds = sample.map_or(1..5, |sample| {
+        let seed = 1 + sample % 4;
+        seed..seed + 1
+    });
+    for seed in seeds {
         let (first, second) = (run(seed, how), run(seed, how));
         let mut both = first.trace.iter().zip(&second.trace);
         if let Some(place) = both.position(|(a, b)| a != b) {

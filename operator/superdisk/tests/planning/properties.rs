@@ -128,7 +128,7 @@ fn is_overwritten(spec: &Spec, world: &World) -> bool {
 }
 
 /// Of how many parts of the situations hack/test looks at what is on the way of one.
-const SAMPLES: usize = 3;
+const SAMPLES: usize = 6;
 
 /// All situations, or those that hack/test's sample number chooses.
 fn situations_in_turn() -> impl Iterator<Item = Situation> {
