@@ -304,14 +304,13 @@ impl Scene {
 
     pub(crate) fn schema(mut self, outcome: JobOutcome) -> Self {
         let name = templates::schema_job_name(&self.cluster).unwrap();
-        self.world.jobs.insert(
-            name,
-            JobSeen {
-                uid: "uid-of-job".to_owned(),
-                outcome,
-                makes: templates::wanted_store(&self.cluster),
-            },
-        );
+        let job = JobSeen {
+            uid: "uid-of-job".to_owned(),
+            outcome,
+            makes: templates::wanted_store(&self.cluster),
+        };
+        // Any other is deleted before it starts.
+        self.world.jobs = [(name, job)].into();
         self
     }
 

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use kube::{ResourceExt, runtime::controller::Action};
 use readstates_operator_api::{
-    DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus,
+    DatabaseReplicationStage, DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus,
     labels::{self, Component},
 };
 
@@ -168,12 +168,14 @@ fn validated(
 ) -> Result<ValidatedCluster, InvalidSpec> {
     let said = |annotation: &str| cluster.annotations().get(annotation);
     let valid = validate(id.clone(), &cluster.spec, &ctx.images)?;
+    let status = cluster.status.as_ref();
     let (rotation, reviewers) = (
         said(labels::ROTATE_IDENTITY),
         ctx.token_review_role.as_ref(),
     );
     Ok(valid
         .asked_of(&ctx.namespace, rotation, reviewers)
+        .replicated(status.and_then(|status| status.database_replication.as_ref()))
         .taking_over(said(labels::TAKE_OVER_CLAIM))
         .open_until(said(labels::OPEN_WINDOW_UNTIL)))
 }
@@ -273,6 +275,11 @@ fn rests(plan: &Plan, world: &World) -> bool {
             .upgrade
             .as_ref()
             .is_some_and(DatabaseUpgrade::goes_on)
+        && !plan
+            .database
+            .replication
+            .as_ref()
+            .is_some_and(|copies| copies.stage != DatabaseReplicationStage::Stable)
         && plan.rollout == RolloutStep::default()
         && !world.nodes.claims.values().any(grows)
 }

@@ -177,6 +177,7 @@ async fn tell(
         database: NodesStep {
             records: world.records.clone(),
             upgrade: world.upgrade.clone(),
+            replication: world.replication.clone(),
             ..NodesStep::default()
         },
         ..Plan::default()

@@ -4,6 +4,7 @@ mod autoscaling;
 mod backups;
 mod callers;
 mod chaos;
+mod copies;
 mod database;
 mod day_two;
 mod disk_node;

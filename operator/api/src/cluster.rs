@@ -142,6 +142,14 @@ use crate::{
          StatefulSet names consist of both"
     ),
     validation = Rule::new(
+        "!has(self.spec.database.replicationFactor) || !has(oldSelf.spec.database.replicationFactor) || \
+         self.spec.database.replicationFactor == oldSelf.spec.database.replicationFactor || !has(oldSelf.status) || \
+         !has(oldSelf.status.schema) || has(oldSelf.status.databaseReplication)"
+    ).message(
+        "spec.database.replicationFactor can change once the operator of this release has recorded how many copies there \
+         are (status.databaseReplication): an earlier one would alter the keyspace and repair nothing"
+    ),
+    validation = Rule::new(
         "!has(self.spec.restoreFrom) || (has(oldSelf.spec.restoreFrom) && self.spec.restoreFrom == \
          oldSelf.spec.restoreFrom) || !has(oldSelf.status) || (!has(oldSelf.status.ringNumber) && \
          (!has(oldSelf.status.restore) || oldSelf.status.restore.phase in ['Waiting', 'Failed']))"

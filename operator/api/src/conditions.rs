@@ -206,6 +206,12 @@ pub enum Reason {
     WaitsForOtherClusters,
     /// Serving pods are being restarted, one after another.
     RestartingPods,
+    /// The number of copies of each read state is being changed: the keyspace is altered, or every node is repaired.
+    ReplicationChanging,
+    /// Every read state has as many copies as wanted.
+    ReplicationChanged,
+    /// A rack was removed from the spec while it still has nodes of the database; the message names one.
+    RackMissing,
     /// A database node is joining.
     NodeJoining,
     /// A database node has joined.

@@ -62,12 +62,6 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
         .field_path(".keyspace")
         .reason(Reason::FieldValueForbidden),
     validation = Rule::new(
-        "!has(self.replicationFactor) || !has(oldSelf.replicationFactor) || \
-         self.replicationFactor == oldSelf.replicationFactor"
-    ).message(
-        "replicationFactor cannot change: reads would miss data until every member has been repaired"
-    ).field_path(".replicationFactor").reason(Reason::FieldValueForbidden),
-    validation = Rule::new(
         "!has(self.superDisk) || !has(self.storage) || !has(oldSelf.storage) || \
          self.storage.size == oldSelf.storage.size"
     ).message("the size of volumes cannot change with superDisk: the mirror keeps the size that it was made with")
@@ -109,20 +103,26 @@ pub struct DatabaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
 
-    /// Number of members that store each read state. With 3, one member may be lost without any effect on clients.
-    /// Cannot be changed.
+    /// Number of members that store each read state. With 3, one member may be lost without any effect on clients. The
+    /// operator changes it by one copy at a time, and repairs every member after each step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 9))]
     pub replication_factor: Option<i32>,
 
     /// Groups of members that fail together, one StatefulSet each; usually one rack per zone. They are started one
-    /// after another, in this order. Racks can be added at the end, but never removed.
+    /// after another, in this order. Racks can be added at the end. One is removed in two steps: with `members: 0` its members
+    /// leave; then it can be taken off the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["name".to_owned()]),
-        validation = Rule::new("oldSelf.all(o, self.exists(r, r.name == o.name))")
-            .message("a rack cannot be removed: its members may hold the only copy of some data"),
+        validation = Rule::new("oldSelf.all(o, o.members == 0 || self.exists(r, r.name == o.name))")
+            .message(
+                "a rack cannot be removed while it has members, which may hold the only copy of some data: set its members \
+                 to 0, wait until they have left, then remove it"
+            ),
+        validation = Rule::new("self[0].members >= 1")
+            .message("the first rack must have a member: new members contact its first member to join"),
         validation = Rule::new("self[0].name == oldSelf[0].name")
             .message("the first rack must stay first: new members contact its first member to join")
     )]
@@ -299,9 +299,9 @@ pub struct RackSpec {
 
     /// Number of members (pods) in this rack. When it is lowered, the last member streams its data to the others and
     /// leaves the database before its pod is removed; if that is not safe, nothing is done and the status says why.
-    /// Members join and leave one at a time.
+    /// Members join and leave one at a time. With 0 all of them leave; then the rack can be removed from the list.
     #[serde(default = "default_members")]
-    #[schemars(range(min = 1, max = 32))]
+    #[schemars(range(min = 0, max = 32))]
     pub members: i32,
 
     /// Zone (node label `topology.kubernetes.io/zone`) that this rack's pods must run in. Default:

@@ -25,6 +25,7 @@ mod migration;
 mod monitoring;
 mod pod_template;
 mod repair;
+mod replication;
 mod restore;
 mod ring;
 mod status;
@@ -58,6 +59,7 @@ pub use pod_template::{
     IpFamilyPolicy, PodTemplate, ServiceSpec, ServiceType, TrafficDistribution, TrafficPolicy,
 };
 pub use repair::RepairSpec;
+pub use replication::{DatabaseReplication, DatabaseReplicationStage};
 pub use restore::{RestoreFrom, RestorePhase, RestoreStatus};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{

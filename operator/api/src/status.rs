@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    replication::DatabaseReplication,
     restore::RestoreStatus,
     upgrade::{DatabaseUpgrade, NodeUpgrade},
 };
@@ -65,6 +66,11 @@ pub struct ReadStateClusterStatus {
     /// The change of the database to another release of its engine. Absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_upgrade: Option<DatabaseUpgrade>,
+
+    /// Copies of each read state, and how far a change of `spec.database.replicationFactor` is. Absent until the keyspace
+    /// was created. Editing this can lose data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_replication: Option<DatabaseReplication>,
 
     /// The keyspace that was created or verified. While it matches the spec, cache pods do not wait for the schema Job
     /// to run again.

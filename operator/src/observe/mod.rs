@@ -132,6 +132,7 @@ pub async fn observe(
         super_disks,
         records: status.map_or_else(Vec::new, |s| s.database_nodes.clone()),
         upgrade: status.and_then(|s| s.database_upgrade.clone()),
+        replication: status.and_then(|s| s.database_replication.clone()),
         consent: Consent::of(cluster),
         schema: status
             .and_then(|s| s.schema.as_ref())

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use readstates_agent::wire::{Phase, Report};
 use readstates_operator_api::{
-    DatabaseNodeState, DatabaseUpgrade, DatabaseUpgradeStage, ReadStateCluster,
+    DatabaseNodeState, DatabaseReplicationStage, DatabaseUpgrade, DatabaseUpgradeStage,
+    ReadStateCluster,
 };
 
 use super::claims;
@@ -96,6 +97,10 @@ fn at_rest(
             .database_upgrade
             .as_ref()
             .is_some_and(DatabaseUpgrade::goes_on)
+        && !status
+            .database_replication
+            .as_ref()
+            .is_some_and(|copies| copies.stage != DatabaseReplicationStage::Stable)
         && status
             .database_nodes
             .iter()

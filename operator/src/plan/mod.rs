@@ -120,6 +120,7 @@ impl Plan {
         let NodesStep {
             records: _,
             upgrade: _,
+            replication: _,
             orders,
             claims_to_delete,
             claims_to_grow,
@@ -297,6 +298,11 @@ fn schema(
         Some((_, JobOutcome::Running { trouble })) => {
             step.job = true;
             step.waiting = pending(trouble.clone());
+        }
+        // One that was made late by an operator before may have altered the keyspace since.
+        Some((job, JobOutcome::Succeeded)) if may_start && !others.is_empty() => {
+            step.delete.extend(to_delete(&wanted, job));
+            step.waiting = pending(None);
         }
         Some((_, JobOutcome::Succeeded)) => {
             step.job = true;

@@ -129,7 +129,7 @@ pub(super) fn start_waits(cluster: &ValidatedCluster, world: &World) -> Option<W
     let members = world.records.iter();
     let members = members.filter(|r| r.is_member());
     let away: Vec<_> = members.filter(|r| !is_ready(&r.name)).collect();
-    let tolerated = usize::try_from((database.replication_factor - 1) / 2).unwrap_or_default();
+    let tolerated = usize::try_from((database.copies.complete - 1) / 2).unwrap_or_default();
     let first = away.first().filter(|_| away.len() > tolerated)?;
     let rack = database.racks.iter().find(|r| r.name == first.rack)?;
     let seen = world.racks.get(&rack.name);

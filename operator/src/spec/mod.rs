@@ -19,8 +19,8 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use readstates_operator_api::{
-    DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode, IssuerRef, PodTemplate,
-    PullPolicy, Reclaim, ServiceSpec, VolumesOf, fingerprint::fingerprint,
+    DatabaseReplication, DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode,
+    IssuerRef, PodTemplate, PullPolicy, Reclaim, ServiceSpec, VolumesOf, fingerprint::fingerprint,
 };
 
 pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
@@ -115,6 +115,18 @@ impl ValidatedCluster {
             client_ca,
             ..self
         }
+    }
+
+    /// With the copies that are on record; none: those that are wanted, and that the keyspace is made with.
+    #[must_use]
+    pub fn replicated(mut self, recorded: Option<&DatabaseReplication>) -> Self {
+        if let (Store::Managed(database), Some(recorded)) = (&mut self.store, recorded) {
+            database.copies = Copies {
+                keyspace: recorded.keyspace,
+                complete: recorded.complete,
+            };
+        }
+        self
     }
 
     /// With the claim that is taken over.
@@ -285,8 +297,10 @@ pub enum Store {
 pub struct Database {
     pub engine: Engine,
     pub image: String,
-    /// Copies of each read state.
+    /// Wanted copies of each read state.
     pub replication_factor: i32,
+    /// Copies that there are.
+    pub copies: Copies,
     /// Racks, in the order in which they are started. Never empty.
     pub racks: Vec<Rack>,
     /// Volume of each member.
@@ -323,7 +337,29 @@ pub struct Database {
     pub said: Said,
 }
 
+/// The most copies of each read state that a spec may ask for.
+const MOST_COPIES: i32 = 9;
+
+/// Copies of each read state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// As the keyspace has them, or is to have them next.
+    pub keyspace: i32,
+    /// That every read state has: no more than those of the keyspace.
+    pub complete: i32,
+}
+
 impl Database {
+    /// Whether a hash ([`Database::spec_hash`]) is of the same, with any number of copies: pods do not depend on it.
+    #[must_use]
+    pub fn says_the_same(&self, hash: &str, made_with: Option<&Quantity>) -> bool {
+        (1..=MOST_COPIES).any(|copies| {
+            let mut other = self.clone();
+            other.said.pods.replication_factor = Some(copies);
+            other.spec_hash(made_with) == hash
+        })
+    }
+
     /// Hash of what the user says of the pods: what differs with it the same, the operator changed. `made_with`: the size
     /// at which a StatefulSet makes its claims, where it is there: volumes that have grown since make no other pods.
     #[must_use]

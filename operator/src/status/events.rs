@@ -10,7 +10,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
-use super::{nodes, super_disks, upgrade};
+use super::{nodes, replication, super_disks, upgrade};
 use crate::context::Context;
 
 /// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
@@ -41,6 +41,7 @@ pub(super) fn news(
     let mut events = super_disks::news(before, after);
     events.extend(nodes::news(before, after));
     events.extend(upgrade::news(before, after));
+    events.extend(replication::news(before, after));
     for condition in &after.conditions {
         if condition.type_ == ConditionType::SuperDisksHealthy.as_str() {
             // Each super-disk has events of its own.

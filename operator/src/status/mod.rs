@@ -9,6 +9,7 @@ mod conditions;
 mod events;
 mod nodes;
 mod repairs;
+mod replication;
 mod restore;
 mod stopped;
 mod super_disks;
@@ -23,7 +24,8 @@ use kube::{
     runtime::events::EventType,
 };
 use readstates_operator_api::{
-    DatabaseNode, DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus, SchemaStatus, Waiting,
+    DatabaseNode, DatabaseReplication, DatabaseUpgrade, ReadStateCluster, ReadStateClusterStatus,
+    SchemaStatus, Waiting,
     conditions::Reason,
     labels::{self, Component},
 };
@@ -94,6 +96,15 @@ impl Decided<'_> {
         }
     }
 
+    /// The copies of each read state to keep: those before, while nothing is being done.
+    fn replication(&self, world: &World) -> Option<DatabaseReplication> {
+        if self.cluster.paused {
+            world.replication.clone()
+        } else {
+            self.plan.database.replication.clone()
+        }
+    }
+
     /// What is waited for; nothing while paused, since nothing is being done.
     fn waiting(&self) -> Option<WaitingOn> {
         if self.cluster.paused {
@@ -150,6 +161,9 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_upgrade: spec
             .as_ref()
             .map_or_else(|_| world.upgrade.clone(), |d| d.upgrade(world)),
+        database_replication: spec
+            .as_ref()
+            .map_or_else(|_| world.replication.clone(), |d| d.replication(world)),
         schema: schema(report),
         restore: restore::entry(report).map(Box::new),
         database_free_gib: nodes::free_gib(world),

@@ -37,7 +37,7 @@ pub(super) fn condition(decided: &Decided<'_>, world: &World, now: Timestamp) ->
     let Store::Managed(database) = &decided.cluster.store else {
         return None;
     };
-    if database.replication_factor < 2 {
+    if database.copies.keyspace < 2 {
         return None;
     }
     let of = |status: ConditionStatus, reason, message: String| {

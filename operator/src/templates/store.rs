@@ -55,7 +55,7 @@ fn bracketed(host: &str) -> Cow<'_, str> {
 /// Replication as `readstates schema --replication` takes it; none without a database.
 pub(super) fn replication(cluster: &ValidatedCluster) -> Option<String> {
     match &cluster.store {
-        Store::Managed(database) => Some(format!("{DATACENTER}={}", database.replication_factor)),
+        Store::Managed(database) => Some(format!("{DATACENTER}={}", database.copies.keyspace)),
         Store::External(external) => Some(format!(
             "{}={}",
             external.local_datacenter, external.replication_factor

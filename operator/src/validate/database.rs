@@ -9,7 +9,9 @@ use readstates_operator_api::{
 };
 
 use super::{Checker, amounts};
-use crate::spec::{Amount, Database, External, Images, Placement, Rack, Said, Store, Volume};
+use crate::spec::{
+    Amount, Copies, Database, External, Images, Placement, Rack, Said, Store, Volume,
+};
 
 impl Checker {
     /// The store, or `None` once a problem is on the list.
@@ -102,6 +104,10 @@ impl Checker {
                 .clone()
                 .unwrap_or_else(|| images.of(engine).to_owned()),
             replication_factor,
+            copies: Copies {
+                keyspace: replication_factor,
+                complete: replication_factor,
+            },
             racks,
             volume,
             volumes_of: volumes_of.clone(),
@@ -141,6 +147,12 @@ impl Checker {
     fn racks(&mut self, specs: &[RackSpec]) -> Vec<Rack> {
         if specs.is_empty() {
             self.wrong("spec.database.racks", "at least one rack is needed");
+        }
+        if specs.first().is_some_and(|first| first.members < 1) {
+            self.wrong(
+                "spec.database.racks[0].members",
+                "must be at least 1: new members contact the first member of the first rack",
+            );
         }
         for (i, rack) in specs.iter().enumerate() {
             if specs[..i].iter().any(|other| other.name == rack.name) {

@@ -14,7 +14,9 @@ mod secrets;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use readstates_operator_api::{DatabaseNode, DatabaseUpgrade, ReadStateCluster, labels};
+use readstates_operator_api::{
+    DatabaseNode, DatabaseReplication, DatabaseUpgrade, ReadStateCluster, labels,
+};
 
 pub use self::{
     backups::{Counted, CronJobSeen, PassTold, Run, Said, SourceSeen, Told},
@@ -61,6 +63,8 @@ pub struct World {
     pub records: Vec<DatabaseNode>,
     /// The change to another release of the engine, as the status has recorded it.
     pub upgrade: Option<DatabaseUpgrade>,
+    /// The copies of each read state, as the status has recorded them.
+    pub replication: Option<DatabaseReplication>,
     /// What people have consented to, by annotations of the cluster.
     pub consent: Consent,
     /// The database and keyspace that are on record as made or verified.

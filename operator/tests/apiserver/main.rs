@@ -17,6 +17,7 @@ mod capacity;
 mod certificates;
 mod chat;
 mod consent;
+mod copies;
 mod credentials;
 mod crowd;
 mod database;

@@ -201,8 +201,12 @@ fn racks_have_names_that_fit_and_members() {
         (db("racks/1/name", json!("Rack_1")), &[name]),
         (db("racks/1/name", json!("r".repeat(25))), &[name, "24"]),
         (
-            db("racks/1/members", json!(0)),
+            db("racks/1/members", json!(-1)),
             &["spec.database.racks[1].members"],
+        ),
+        (
+            db("racks/0/members", json!(0)),
+            &["the first rack must have a member"],
         ),
         (
             with(
@@ -393,11 +397,6 @@ fn a_change_that_would_lose_copies_is_refused() {
         { "name": "b", "members": 2 }, { "name": "a", "members": 1, "zone": "z1" },
     ]);
     change_refused(vec![
-        (
-            managed(),
-            db("replicationFactor", json!(3)),
-            &["spec.database.replicationFactor", "cannot change"],
-        ),
         (
             managed(),
             db("racks/0/zone", json!("z2")),

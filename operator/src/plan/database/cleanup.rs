@@ -23,6 +23,13 @@ pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[St
     }
 }
 
+/// There are fewer copies of everything: every member may hold what it should not any more.
+pub(super) fn of_all(sight: &Sight<'_>, records: &mut [DatabaseNode]) {
+    for record in records.iter_mut().filter(|r| r.is_member()) {
+        record.cleanup = Some(PendingJob::since(Time(sight.now)));
+    }
+}
+
 /// Goes on with the first member that has something to drop, once every node that is wanted is a member.
 pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
     if !all_in(sight, nodes) {
@@ -101,7 +108,7 @@ fn go_on(
 
 /// Whether every node that the spec asks for is a member: each that is still to join would have the others clean up
 /// once more.
-fn all_in(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
+pub(super) fn all_in(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
     sight.database.racks.iter().all(|rack| {
         (0..rack.members).all(|ordinal| {
             let name = sight.name(rack, ordinal);

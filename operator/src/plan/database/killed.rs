@@ -71,6 +71,19 @@ fn a_week_passes(sim: &mut Sim) {
     sim.clock += jiff::SignedDuration::from_hours(7 * 24);
 }
 
+/// From here on the simulation plays what schema Jobs do to the keyspace, which has two copies of everything.
+fn raise(sim: &mut Sim) {
+    sim.keyspace = Some(2);
+    sim.run();
+    sim.respec(&delete(&spec(3, &[2, 2])));
+}
+
+fn lower(sim: &mut Sim) {
+    sim.keyspace = Some(2);
+    sim.run();
+    sim.respec(&delete(&spec(1, &[2, 2])));
+}
+
 fn take_back_and_lose_a_disk(sim: &mut Sim) {
     take_back(sim);
     lose_another_disk(sim);
@@ -149,6 +162,15 @@ fn changes() -> Vec<Change> {
             lose_a_disk,
             Some((4, shrink)),
         ),
+        change("one more copy", raise, None),
+        change("one more copy, taken back", raise, Some((4, take_back))),
+        change(
+            "one more copy, and a disk is lost meanwhile",
+            raise,
+            Some((5, lose_a_disk)),
+        ),
+        change("one copy less", lower, None),
+        change("one copy less, taken back", lower, Some((3, take_back))),
     ]
 }
 
@@ -210,6 +232,15 @@ fn assert_same(sim: &Sim, calm: &Sim, place: &str) {
     assert_eq!(sim.waits(), calm.waits(), "{place}: {:?}", sim.log);
     assert_eq!(sim.repaired(), calm.repaired(), "{place}: {:?}", sim.log);
     assert_eq!(sim.images(), calm.images(), "{place}: {:?}", sim.steps);
+    let copies = |sim: &Sim| {
+        let recorded = sim.replication.as_ref();
+        let recorded = recorded.map(|it| (it.keyspace, it.complete, it.stage));
+        (sim.keyspace, recorded)
+    };
+    assert_eq!(copies(sim), copies(calm), "{place}: {:?}", sim.log);
+    // Of one copy there is nothing to compare.
+    let equal = sim.unequal.is_empty() || sim.keyspace == Some(1);
+    assert!(equal, "{place}: {:?}", sim.log);
     // Snapshots are kept by record, or not at all. Whether there is anything to go back to depends on how far it came.
     let kept = sim.upgrade.iter().map(|upgrade| upgrade.snapshot.as_str());
     assert!(

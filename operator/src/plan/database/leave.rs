@@ -49,6 +49,20 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     })
 }
 
+/// A rack was taken off the list before its nodes have left.
+pub(super) fn rack_missing(sight: &Sight<'_>, nodes: &NodesStep) -> Option<DatabaseTrouble> {
+    let is_listed = |r: &DatabaseNode| sight.database.racks.iter().any(|rack| rack.name == r.rack);
+    let mut stay = nodes
+        .records
+        .iter()
+        .filter(|r| r.state != DatabaseNodeState::Left);
+    let record = stay.find(|r| !is_listed(r))?;
+    Some(DatabaseTrouble::RackMissing {
+        pod: record.name.clone(),
+        rack: record.rack.clone(),
+    })
+}
+
 /// Proof that no database ever ran in this place: no record, and nothing to run on.
 pub(super) fn never_started(sight: &Sight<'_>, name: &str) -> Result<(), String> {
     let claim = sight.world.nodes.claims.get(&sight.cluster.id.claim(name));

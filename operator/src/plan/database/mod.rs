@@ -23,6 +23,7 @@ mod adopt;
 mod attempts;
 mod back;
 mod cleanup;
+mod copies;
 mod halt;
 mod health;
 mod jobs;
@@ -56,7 +57,7 @@ use super::WaitingOn;
 use crate::{
     spec::{Rack, ValidatedCluster},
     templates::RackStep,
-    world::World,
+    world::{StatefulSetSeen, World},
 };
 
 /// Everything about the database.
@@ -80,14 +81,27 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     };
     let mut nodes = NodesStep::default();
     nodes.upgrade.clone_from(&world.upgrade);
+    nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
     repair::settle(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
+    nodes.trouble = nodes
+        .trouble
+        .take()
+        .or_else(|| leave::rack_missing(&sight, &nodes));
     let (mut waiting, mut upkeep) = topology(&sight, &mut nodes);
     let upgrading = upgrade::decide(&sight, &mut nodes).map(WaitingOn::Database);
     upkeep = upgrading.or(upkeep);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
+    // What has begun goes on, since others wait for its end.
+    if copies::has_begun(&nodes)
+        || copies::is_unsure(&sight)
+        || (waiting.is_none() && upkeep.is_none())
+    {
+        let copying = copies::decide(&sight, &mut nodes).map(WaitingOn::Database);
+        upkeep = copying.or(upkeep);
+    }
     if waiting.is_none() && upkeep.is_none() {
         upkeep = repair::scheduled(&sight, &mut nodes).map(WaitingOn::Database);
     }
@@ -111,6 +125,7 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
     };
     let mut nodes = NodesStep::default();
     nodes.upgrade.clone_from(&world.upgrade);
+    nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
     if halt::data_moves(&sight, &nodes) {
         return decide(cluster, world, now);
@@ -169,6 +184,14 @@ fn racks(
 ) -> Vec<RackStep> {
     let mut out = Vec::new();
     for rack in &sight.database.racks {
+        // Its StatefulSet, if it ever had one, stays as it is.
+        let has_none = |seen: &StatefulSetSeen| seen.replicas == 0;
+        if rack.members == 0
+            && sight.world.racks.get(&rack.name).is_none_or(has_none)
+            && room::held(sight, nodes, rack) == 0
+        {
+            continue;
+        }
         let Some(seen) = sight.world.racks.get(&rack.name) else {
             let may_come = turns.all_before && upgrade::against_moves(sight, nodes).is_none();
             let wanted = may_come || room::held(sight, nodes, rack) > 0;

@@ -20,13 +20,13 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingJob};
 
 pub(super) use self::schedule::{inherit, scheduled};
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, copies, health,
     jobs::{self, Stage},
 };
 
 /// Time from one repair of a node to the next, if there is anything to compare and the spec wants it.
 fn every(sight: &Sight<'_>) -> Option<Duration> {
-    let copies = sight.database.replication_factor;
+    let copies = sight.database.copies.keyspace;
     sight.database.repair_every.filter(|_| copies > 1)
 }
 
@@ -38,7 +38,8 @@ pub(super) fn of_rebuilt(sight: &Sight<'_>) -> Option<PendingJob> {
 
 /// Puts on record how repairs ended, by what agents say.
 pub(super) fn settle(sight: &Sight<'_>, nodes: &mut NodesStep) {
-    let wanted = every(sight).is_some();
+    // A change of the number of copies that has begun comes to its end, though repairs are not wanted any more.
+    let wanted = every(sight).is_some() || copies::has_begun(nodes);
     for record in nodes.records.iter_mut().filter(|r| r.is_member()) {
         if !wanted {
             (record.repair, record.last_repaired) = (None, None);
@@ -80,17 +81,48 @@ fn is_repaired(sight: &Sight<'_>, record: &mut DatabaseNode) {
     }
 }
 
+/// Goes on with the repair of every node that a change of the number of copies needs: of those that were not repaired since
+/// then. None: all were.
+pub(super) fn since(sight: &Sight<'_>, nodes: &mut NodesStep, then: &Time) -> Option<String> {
+    let lacks =
+        |r: &DatabaseNode| r.is_member() && r.last_repaired.as_ref().is_none_or(|at| at.0 < then.0);
+    for record in nodes.records.iter_mut().filter(|r| lacks(r)) {
+        record
+            .repair
+            .get_or_insert_with(|| PendingJob::since(Time(sight.now)));
+    }
+    let lacking: Vec<_> = nodes.records.iter().filter(|r| lacks(r)).cloned().collect();
+    let next = lacking
+        .iter()
+        .find(|r| !pauses(sight, r))
+        .or(lacking.first())?;
+    let pending = next.repair.clone()?;
+    let (name, left) = (&next.name, lacking.len());
+    let progress = match self::next(sight, nodes, next, &pending) {
+        Ok(progress) => progress,
+        Err(why) => {
+            nodes.repair_waits = Some(format!("{name}: {why}"));
+            why
+        }
+    };
+    Some(format!(
+        "{name}, the first of {left} to be repaired: {progress}"
+    ))
+}
+
+/// Whether its last attempt has just failed.
+fn pauses(sight: &Sight<'_>, record: &DatabaseNode) -> bool {
+    record.repair.as_ref().is_some_and(|pending| {
+        let told = pending.told.as_ref();
+        pending.error.is_some()
+            && told.is_some_and(|t| attempts::pauses(pending.attempts, t.0, sight.now))
+    })
+}
+
 /// Goes on with a node that was rebuilt; of several, with one whose last attempt has not just failed.
 pub(super) fn rebuilt(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
-    let pauses = |r: &&DatabaseNode| {
-        r.repair.as_ref().is_some_and(|pending| {
-            let told = pending.told.as_ref();
-            pending.error.is_some()
-                && told.is_some_and(|t| attempts::pauses(pending.attempts, t.0, sight.now))
-        })
-    };
     let unrepaired: Vec<_> = unrepaired(nodes).collect();
-    let next = unrepaired.iter().find(|r| !pauses(r));
+    let next = unrepaired.iter().find(|r| !pauses(sight, r));
     let record = (*next.or(unrepaired.first())?).clone();
     let pending = record.repair.clone()?;
     Some(go_on(sight, nodes, &record, &pending))
@@ -193,6 +225,9 @@ pub(super) fn running<'a>(sight: &Sight<'_>, nodes: &'a NodesStep) -> Option<&'a
 pub(super) fn against(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     if let Some(pod) = running(sight, nodes) {
         return Some(format!("{pod} is being repaired"));
+    }
+    if let Some(why) = copies::under_way(sight, nodes) {
+        return Some(why);
     }
     let unable = |name: &str| health::last_view(sight, name).is_ok_and(|view| !view.repairs);
     let record = unrepaired(nodes).find(|r| !unable(&r.name))?;

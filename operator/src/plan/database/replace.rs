@@ -1,7 +1,10 @@
 //! Nodes whose disk came back empty: each takes its old place, rebuilt from the nodes that have copies. Others may be
 //! away meanwhile, as long as a copy of everything is there: two that wait for each other would wait for ever.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use readstates_agent::wire::{Disk, Node, Phase};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
@@ -40,10 +43,10 @@ pub(super) fn begin(
             return None;
         }
     }
-    if sight.database.replication_factor < 2 && !consented(sight, lost) {
+    if sight.database.copies.complete < 2 && !consented(sight, lost) {
         nodes.trouble = Some(trouble(format!(
-            "its disk came back empty, and with a replication factor of 1 no other node has a copy of the \
-             data of node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
+            "its disk came back empty, and with one copy of everything no other node has a copy of \
+             the data of node {host_id}: put the volume back, or accept the loss with the annotation {}={host_id}",
             labels::ACCEPT_DATA_LOSS
         )));
         return None;
@@ -162,7 +165,7 @@ fn ready(
             return Err(NotReady::Wait(words));
         }
     }
-    let copies = sight.database.replication_factor - copies_away(sight, &except);
+    let copies = sight.database.copies.complete - copies_away(sight, &except);
     if copies < 1 && !consented(sight, lost) {
         let host_id = lost.host_id.as_deref().unwrap_or_default();
         return Err(if all_lost {
@@ -187,8 +190,13 @@ fn ready(
 
 /// Of how many copies of a row these nodes may have one, at most. Copies are on as many racks as there are.
 fn copies_away(sight: &Sight<'_>, away: &[&DatabaseNode]) -> i32 {
-    let factor = sight.database.replication_factor;
-    let racks = i32::try_from(sight.database.racks.len()).unwrap_or(i32::MAX);
+    let factor = sight.database.copies.complete;
+    // A rack whose nodes have all left has no copies.
+    let racks: BTreeSet<&str> = health::members(&sight.world.records)
+        .chain(away.iter().copied())
+        .map(|r| r.rack.as_str())
+        .collect();
+    let racks = i32::try_from(racks.len()).unwrap_or(i32::MAX);
     let in_one_rack = (factor - racks + 1).max(1);
     let mut by_rack: BTreeMap<&str, i32> = BTreeMap::new();
     for node in away {

@@ -68,8 +68,8 @@ pub(super) fn decide(
 
 /// The name of the update that the rack waits for consent to: the spec is the same, and only the operator has changed.
 fn unconsented(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
-    let wanted = sight.database.spec_hash(seen.claim_size.as_ref());
-    let ours = seen.spec_hash.as_ref().is_none_or(|s| *s == wanted);
+    let same = |hash: &String| (sight.database).says_the_same(hash, seen.claim_size.as_ref());
+    let ours = seen.spec_hash.as_ref().is_none_or(same);
     let name = templates::update_name(sight.cluster, sight.database);
     (ours && sight.world.consent.update.as_ref() != Some(&name)).then_some(name)
 }

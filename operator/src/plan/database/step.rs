@@ -1,7 +1,7 @@
 //! What is to be done about the database, as data: racks to write, nodes to order about.
 
 use readstates_agent::wire::{Cleanup, Repair, Start, Target, Upgrade};
-use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
+use readstates_operator_api::{DatabaseNode, DatabaseReplication, DatabaseUpgrade};
 
 use super::DatabaseTrouble;
 use crate::world::PodSeen;
@@ -13,6 +13,8 @@ pub struct NodesStep {
     pub records: Vec<DatabaseNode>,
     /// The change to another release of the engine, to keep in the status.
     pub upgrade: Option<DatabaseUpgrade>,
+    /// The copies of each read state, to keep in the status.
+    pub replication: Option<DatabaseReplication>,
     /// What to tell agents.
     pub orders: Vec<Order>,
     /// Claims of nodes that have left, to delete.

@@ -6,6 +6,7 @@ use crate::plan::DatabaseTrouble;
 mod between;
 mod disks;
 mod joins;
+mod racks;
 mod repairs;
 mod upgrades;
 mod volumes_of;

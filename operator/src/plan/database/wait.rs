@@ -60,6 +60,13 @@ pub enum DatabaseWait {
         /// How far it is.
         progress: String,
     },
+    /// Each read state to have another number of copies.
+    Replicating {
+        /// The number that comes next.
+        copies: i32,
+        /// How far it is.
+        progress: String,
+    },
     /// A reason why a node may not join to pass.
     JoinRefused {
         pod: String,
@@ -103,7 +110,7 @@ impl DatabaseWait {
     #[must_use]
     pub fn pod(&self) -> Option<&str> {
         match self {
-            Self::Health { .. } | Self::Stopping { .. } => None,
+            Self::Health { .. } | Self::Stopping { .. } | Self::Replicating { .. } => None,
             Self::Rolling { pod, .. }
             | Self::Joining { pod, .. }
             | Self::Replacing { pod, .. }
@@ -130,6 +137,7 @@ impl DatabaseWait {
             Self::CleaningUp { .. } => Reason::NodeCleaningUp,
             Self::Repairing { .. } => Reason::NodeRepairing,
             Self::Upgrading { .. } => Reason::DatabaseUpgrading,
+            Self::Replicating { .. } => Reason::ReplicationChanging,
             Self::JoinRefused { .. } => Reason::JoinRefused,
             Self::Refused { .. } => Reason::ScaleDownRefused,
             Self::Growing { .. } => Reason::VolumeGrowing,
@@ -181,6 +189,13 @@ impl fmt::Display for DatabaseWait {
                 f,
                 "the database is changed to another release, now {pod}: {progress}"
             ),
+            Self::Replicating { copies, progress } => {
+                let word = if *copies == 1 { "copy" } else { "copies" };
+                write!(
+                    f,
+                    "each read state comes to have {copies} {word}: {progress}"
+                )
+            }
             Self::JoinRefused { pod, reasons } => write!(
                 f,
                 "{pod} does not join the database, because {}",
@@ -279,6 +294,8 @@ pub enum DatabaseTrouble {
         /// What was found and what to do.
         words: String,
     },
+    /// A rack was taken off the list, and one of its nodes is still a node of the database.
+    RackMissing { pod: String, rack: String },
     /// The image that is wanted is of a release that cannot follow the one that runs.
     EngineVersion {
         /// Which they are, and what to do.
@@ -309,6 +326,7 @@ impl DatabaseTrouble {
             Self::UpgradeFailed { .. } => Reason::DatabaseUpgradeFailed,
             Self::LeaverLost { .. } => Reason::LeaverLost,
             Self::DiskLost { .. } => Reason::DiskLost,
+            Self::RackMissing { .. } => Reason::RackMissing,
             Self::EngineVersion { .. } => Reason::EngineVersionRefused,
             Self::NotGrown { .. } => Reason::VolumeNotGrown,
             Self::ReclaimForbidden { .. } => Reason::ReclaimForbidden,
@@ -369,6 +387,11 @@ impl fmt::Display for DatabaseTrouble {
                 "{pod} cannot leave the database any more, because {words}: put its volume back, or run nodetool \
                  removenode {host_id} in the pod of another node, which has the others copy what it held; the rest \
                  goes on by itself"
+            ),
+            Self::RackMissing { pod, rack } => write!(
+                f,
+                "rack {rack} is not in spec.database.racks any more, and {pod} is a node of the database: put the rack back \
+                 with members: 0, and remove it when its nodes have left"
             ),
             Self::EngineVersion { words } => f.write_str(words),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),

@@ -8,7 +8,7 @@ use readstates_agent::{
     engine::Snapshots,
     wire::{Disk, Job, Node, NodeState, RequestedJob, UpgradeStep},
 };
-use readstates_operator_api::{DatabaseNode, DatabaseUpgrade};
+use readstates_operator_api::{DatabaseNode, DatabaseReplication, DatabaseUpgrade};
 
 use crate::{
     fixtures,
@@ -28,6 +28,15 @@ pub(crate) struct Sim {
     pub(crate) cluster: ValidatedCluster,
     pub(crate) records: Vec<DatabaseNode>,
     pub(crate) upgrade: Option<DatabaseUpgrade>,
+    pub(crate) replication: Option<DatabaseReplication>,
+    /// Copies that the keyspace has; none: as the spec wants them.
+    pub(crate) keyspace: Option<i32>,
+    /// The schema Jobs that are there, and the copies that each gives the keyspace. They end at once.
+    pub(crate) jobs: BTreeMap<String, i32>,
+    /// Nodes that were not repaired since the keyspace was altered.
+    pub(crate) unequal: BTreeSet<String>,
+    /// Copies that the keyspace had before.
+    former: Option<i32>,
     pub(crate) racks: BTreeMap<String, Set>,
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) disks: BTreeMap<String, Volume>,
@@ -172,6 +181,11 @@ impl Sim {
             cluster: fixtures::cluster(spec),
             records: Vec::new(),
             upgrade: None,
+            replication: None,
+            keyspace: None,
+            jobs: BTreeMap::new(),
+            unequal: BTreeSet::new(),
+            former: None,
             racks: BTreeMap::new(),
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -234,7 +248,43 @@ impl Sim {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        plan(&self.cluster, &self.world(), self.clock)
+        plan(&self.validated(), &self.world(), self.clock)
+    }
+
+    /// The cluster by its spec and its status.
+    pub(super) fn validated(&self) -> ValidatedCluster {
+        self.cluster.clone().replicated(self.replication.as_ref())
+    }
+
+    /// The schema Job that is wanted, and the copies that it gives the keyspace.
+    pub(super) fn wanted_job(&self) -> (String, i32) {
+        let cluster = self.validated();
+        let Store::Managed(database) = &cluster.store else {
+            panic!("no database")
+        };
+        let name = templates::schema_job_name(&cluster).unwrap();
+        (name, database.copies.keyspace)
+    }
+
+    /// The keyspace is altered: from now on copies differ, unless all were made equal since it was last altered.
+    pub(super) fn alter(&mut self, copies: i32) {
+        let before = self.keyspace.unwrap_or(copies);
+        self.keyspace = Some(copies);
+        if before == copies {
+            return;
+        }
+        self.log.push(format!("{before} copies to {copies}"));
+        assert_eq!((before - copies).abs(), 1, "{:?}", self.log);
+        assert!(
+            self.unequal.is_empty() || self.former == Some(copies),
+            "a second step while {:?} were not repaired: {:?}",
+            self.unequal,
+            self.log
+        );
+        self.former = Some(before);
+        if copies > 1 {
+            self.unequal = self.records.iter().map(|r| r.name.clone()).collect();
+        }
     }
 
     pub(crate) fn waits(&self) -> String {

@@ -44,7 +44,7 @@ impl Sim {
         let replaced: Vec<_> = replaced.map(|(_, old)| old.clone()).collect();
         self.ring.retain(|n| !replaced.contains(&n.host_id));
         let down = self.ring.iter().any(|n| !n.up);
-        let mut taken = Vec::new();
+        let (mut taken, mut repaired) = (Vec::new(), Vec::new());
         for (name, pod) in &mut self.pods {
             let failed = |words: &str| Job::Failed {
                 error: words.to_owned(),
@@ -63,6 +63,7 @@ impl Sim {
                     *job = failed("Validation failed");
                 } else if !self.repairs_last {
                     *job = Job::Done;
+                    repaired.push(name.clone());
                 }
             }
             if let Some(job) = running(&mut pod.upgrade) {
@@ -80,6 +81,9 @@ impl Sim {
                 self.ring
                     .retain(|n| Some(&n.host_id) != pod.host_id.as_ref());
             }
+        }
+        for pod in repaired {
+            self.unequal.remove(&pod);
         }
         for (pod, step) in taken {
             self.has_taken(&pod, step);

@@ -8,7 +8,8 @@ use super::{Pod, Set, Sim};
 use crate::{
     fixtures,
     world::{
-        ClaimSeen, ClaimSize, Nodes, PodSeen, SecretSeen, Seen, StatefulSetSeen, Token, World,
+        ClaimSeen, ClaimSize, JobOutcome, JobSeen, Nodes, PodSeen, SecretSeen, Seen,
+        StatefulSetSeen, Token, World,
     },
 };
 
@@ -95,6 +96,7 @@ impl Sim {
             ..PodSeen::default()
         };
         let factor = self.managed("a").0.replication_factor;
+        let factor = self.keyspace.unwrap_or(factor);
         let schema = self.schema();
         let facts = Facts {
             schema_versions: schema.keys().cloned().collect(),
@@ -143,6 +145,8 @@ impl Sim {
             volumes_of_exists: self.volumes_of_exists.clone(),
             records: self.records.clone(),
             upgrade: self.upgrade.clone(),
+            replication: self.replication.clone(),
+            jobs: self.jobs_seen(),
             consent: self.consent.clone(),
             places: self.places.clone(),
             secret: Some(SecretSeen::Complete),
@@ -154,6 +158,18 @@ impl Sim {
                 .flatten(),
             ..World::default()
         }
+    }
+
+    fn jobs_seen(&self) -> BTreeMap<String, JobSeen> {
+        let seen = |name: &String| JobSeen {
+            uid: name.clone(),
+            outcome: JobOutcome::Succeeded,
+            makes: crate::templates::wanted_store(&self.cluster),
+        };
+        self.jobs
+            .keys()
+            .map(|name| (name.clone(), seen(name)))
+            .collect()
     }
 
     fn set_seen(&self, rack: &str, set: &Set) -> StatefulSetSeen {

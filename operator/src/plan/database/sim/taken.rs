@@ -12,7 +12,7 @@ use crate::{
 impl Sim {
     /// Carries out the decision, in the order of `reconcile`, and stops after `writes` writes.
     pub(crate) fn carry_out(&mut self, decided: Decided, writes: usize) {
-        let Decided { plan, by } = decided;
+        let Decided { plan, job, by } = decided;
         let step = plan.database;
         let mut left = writes;
         let mut may = || {
@@ -20,6 +20,11 @@ impl Sim {
             left = left.saturating_sub(1);
             yes
         };
+        for job in &plan.jobs_to_delete {
+            if may() {
+                self.jobs.remove(&job.name);
+            }
+        }
         for pod in &step.pods_to_delete {
             if may() && self.pods.get(&pod.name).is_some_and(|p| p.uid == pod.uid) {
                 self.stop(&pod.name);
@@ -44,9 +49,19 @@ impl Sim {
                 self.write(rack);
             }
         }
-        let same = self.records == step.records && self.upgrade == step.upgrade;
+        if let Some((job, copies)) = job
+            && may()
+            && !self.jobs.contains_key(&job)
+        {
+            self.alter(copies);
+            self.jobs.insert(job, copies);
+        }
+        let same = self.records == step.records
+            && self.upgrade == step.upgrade
+            && self.replication == step.replication;
         if may() && by == self.recorded && !same {
             (self.records, self.upgrade) = (step.records, step.upgrade);
+            self.replication = step.replication;
             self.recorded += 1;
         }
     }

@@ -11,6 +11,8 @@ use crate::plan::{NodesStep, Order, Plan};
 #[derive(Clone)]
 pub(crate) struct Decided {
     pub(super) plan: Plan,
+    /// The schema Job that it makes, where those are played.
+    pub(super) job: Option<(String, i32)>,
     pub(super) by: u32,
 }
 
@@ -20,7 +22,8 @@ impl Decided {
         let step = &self.plan.database;
         let deletions = step.pods_to_delete.len() + step.claims_to_delete.len();
         let [identities, status] = [1, 1];
-        deletions + step.orders.len() + identities + self.plan.racks.len() + status
+        let jobs = self.plan.jobs_to_delete.len() + usize::from(self.job.is_some());
+        jobs + deletions + step.orders.len() + identities + self.plan.racks.len() + status
     }
 }
 
@@ -62,10 +65,12 @@ impl Sim {
             .map(|p| (&p.uid, &p.decommission, &p.cleanup, &p.repair, &p.upgrade))
             .collect();
         format!(
-            "{sets:?} {pods:?} {:?} {:?} {:?} {:?}",
+            "{sets:?} {pods:?} {:?} {:?} {:?} {:?} {:?} {:?}",
             self.ring,
             self.records,
             self.upgrade,
+            self.replication,
+            self.jobs,
             self.log.len()
         )
     }
@@ -101,8 +106,11 @@ impl Sim {
     }
 
     pub(crate) fn decide(&self) -> Decided {
+        let plan = self.plan();
+        let makes = self.keyspace.is_some() && plan.schema_job;
         Decided {
-            plan: self.plan(),
+            job: makes.then(|| self.wanted_job()),
+            plan,
             by: self.recorded,
         }
     }
