@@ -61,6 +61,35 @@ step() {
     say "$title ($((SECONDS - started)) s)"
 }
 
+# begin TITLE COMMAND…: begins what mostly waits, beside the steps that follow; finish TITLE is the step that waits for its
+# end. One at a time, in a script that has no trap for EXIT yet: whatever ends the script between the two ends it, too.
+BEGUN=
+begin() {
+    local log
+    log=$(step_log "$1").begun
+    mkdir -p "$LOGS"
+    rm -f "$log.status"
+    # A process group of its own, so that its end is that of everything that it started.
+    set -m
+    (
+        # shellcheck disable=SC2064 # the file is known now
+        trap "echo \$? >'$log.status'" EXIT
+        "${@:2}"
+    ) >"$log" 2>&1 </dev/null &
+    set +m
+    BEGUN=$!
+    trap 'kill -- -$BEGUN 2>/dev/null' EXIT
+}
+finish() {
+    step "$1" follow_begun "$(step_log "$1").begun"
+    trap - EXIT
+    BEGUN=
+}
+follow_begun() {
+    tail --lines +1 --follow --pid "$BEGUN" "$1"
+    return "$(cat "$1.status")"
+}
+
 step_log() { echo "$LOGS/$(tr -cs 'a-z0-9\n' '-' <<<"${1,,}").log"; }
 
 counts_on_terminal() { [ -t 1 ] && [ -z "$QUIET_PROGRESS" ]; }

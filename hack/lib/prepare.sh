@@ -9,23 +9,45 @@ prepare_engine() {
 }
 
 prepare_node_image() {
+    ask_for_node_image
+    if [ -n "$(node_image)" ]; then return 0; fi
+    step "$NODE_PROGRAMS" build_node_programs
+    step "node image" build_node_image
+}
+
+NODE_PROGRAMS="Kubernetes, etcd, containerd compiled"
+
+ask_for_node_image() {
     if [ -n "$(node_image)" ]; then return 0; fi
     step "kind's node image asked for at its registry" try_to_pull "$(kinds_node_image)"
-    if [ -n "$(node_image)" ]; then return 0; fi
-    note "no registry gives it: building Kubernetes here"
-    step "Kubernetes, etcd, containerd compiled" build_node_programs
-    step "node image" build_node_image
+    [ -n "$(node_image)" ] || note "no registry gives it: building Kubernetes here"
+}
+
+# prepare_for_cluster [here]: engine, clients and images; for a kind cluster its node's image, too. What compiles Go runs
+# beside what compiles Rust: each of them waits for downloads, and ends with a part that takes one processor.
+prepare_for_cluster() {
+    local build_node=
+    step "docker engine" start_engine
+    use_engine
+    if [ "${1:-}" != here ]; then
+        ask_for_node_image
+        [ -n "$(node_image)" ] || build_node=yes
+    fi
+    if [ "$build_node" = yes ]; then begin "$NODE_PROGRAMS" build_node_programs; fi
+    step "base image" ensure_base_image
+    step "Cassandra image" build_cassandra_image
+    step "programs compiled" compile_image_programs
+    if [ "$build_node" = yes ]; then
+        finish "$NODE_PROGRAMS"
+        step "node image" build_node_image
+    fi
+    prepare_clients
+    step "images" build_images
 }
 
 prepare_clients() {
     step "kind, kubectl and helm" build_clients
     PATH=$(clients_dir):$PATH
-}
-
-prepare_images() {
-    step "programs compiled" compile_image_programs
-    step "images" build_images
-    step "Cassandra image" build_cassandra_image
 }
 
 use_kind_cluster() {
