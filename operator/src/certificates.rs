@@ -12,7 +12,7 @@ use rustls::{
     client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
     crypto::aws_lc_rs::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
-    server::ParsedCertificate,
+    server::{ParsedCertificate, WebPkiClientVerifier},
     sign::CertifiedKey,
 };
 
@@ -76,6 +76,30 @@ pub(crate) fn check_server(
         verify_server_name(&parsed, &name).map_err(|error| not_for(host, &error))?;
     }
     Ok(())
+}
+
+/// Whether servers can also show it as clients of each other, at this time in seconds after 1970.
+pub(crate) fn check_peer(certificate: &[u8], ca: &[u8], now: u64) -> Result<(), String> {
+    let chain = certificates(CERTIFICATE, certificate)?;
+    let roots = check_ca(CA, ca)?;
+    let [own, between @ ..] = chain.as_slice() else {
+        return Err(format!("{CERTIFICATE} holds no certificate"));
+    };
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(roots.into(), default_provider().into())
+            .build()
+            .map_err(|error| format!("{CA} cannot be used ({error}); put another in its place"))?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+    match verifier.verify_client_cert(own, between, now) {
+        Ok(_) => Ok(()),
+        Err(Rustls::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+        )) => Err(format!(
+            "{CERTIFICATE} is for servers alone, and with spec.database.tls.internode nodes show it to each other as \
+             clients, too; have the usage \"client auth\" put into it"
+        )),
+        Err(error) => Err(not_believed(&error)),
+    }
 }
 
 /// Whether they are a certificate and its key.

@@ -1,21 +1,24 @@
-//! A database that speaks CQL over TLS only, and whose certificate changes: `hack/e2e --full tls`.
+//! A database that speaks CQL and between its two nodes over TLS only, and whose certificate changes: `hack/e2e --full tls`.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::{Authority, Told, World, cassandra_spec, is_ready};
+use e2e::{Authority, Cluster, Told, World, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use readstates_operator_api::TlsSpec;
 
+use crate::database::{has_nodes, spec};
+
 const MEMBER: &str = "chat-db-a-0";
+const OTHER: &str = "chat-db-b-0";
 const SECRET: &str = "certificates";
-/// The kubelet brings the files, the old process ends, the new one starts.
-const CHANGES: Duration = Duration::from_mins(6);
+/// The kubelet brings the files; of one node after the other, the old process ends and the new one starts.
+const CHANGES: Duration = Duration::from_mins(12);
 
 #[tokio::test]
-#[ignore = "a database that starts twice: four minutes"]
-async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Result<()> {
+#[ignore = "a database of two nodes that starts twice: eight minutes"]
+async fn a_database_speaks_over_tls_only_and_follows_its_certificate() -> Result<()> {
     let world = World::installed().await?;
     let place = world.namespace("tls").await?;
     let cluster = world.cluster(&place, "chat");
@@ -27,14 +30,16 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
         world.kubectl_with(&arguments, &secret).await?.success()
     };
     put().await?;
-    let mut spec = cassandra_spec();
-    spec.replicas = 1;
+    let mut spec = spec(2, 1, 1);
     spec.database.tls = Some(TlsSpec {
         secret_name: Some(SECRET.to_owned()),
         issuer_ref: None,
+        internode: Some(true),
     });
     cluster.apply(spec).await?;
+    has_nodes(&cluster, 2).await?;
     cluster.available().await?;
+    speak_over_tls_only(&cluster).await?;
     let told = Told::by(&cluster.service()?, 60).await?;
     cluster.flush(0).await?;
     ensure!(
@@ -51,8 +56,24 @@ async fn a_database_speaks_cql_over_tls_only_and_follows_its_certificate() -> Re
     cluster
         .sees_within(MEMBER, "has the new certificate", CHANGES, another)
         .await?;
+    has_nodes(&cluster, 2).await?;
     cluster.available().await?;
+    speak_over_tls_only(&cluster).await?;
     cluster.replace_pod(0).await?;
     told.holds(&cluster.service()?).await?;
     cluster.delete().await
+}
+
+/// Both nodes log each connection between them, and how it is encrypted.
+async fn speak_over_tls_only(cluster: &Cluster) -> Result<()> {
+    for pod in [MEMBER, OTHER] {
+        let log = cluster.kubectl(&["logs", pod, "-c", "database"]).await?;
+        let encrypted = log.matches("encryption = encrypted(").count();
+        ensure!(encrypted > 0, "{pod} has no encrypted connection:\n{log}");
+        let in_the_clear = log
+            .lines()
+            .find(|line| line.contains("encryption = unencrypted"));
+        ensure!(in_the_clear.is_none(), "{pod}: {in_the_clear:?}");
+    }
+    Ok(())
 }

@@ -91,6 +91,9 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
             "an external database has its own certificates: set tls.secretName to the Secret with the CA that signed \
              them"
         ).field_path(".tls"),
+    validation = Rule::new("!has(self.tls) || !has(self.tls.internode) || has(self.engine)")
+        .message("internode is valid only with engine: the nodes of an external database are configured elsewhere")
+        .field_path(".tls.internode"),
     validation = Rule::new(
         "!has(self.engine) || (has(self.tls) == has(oldSelf.tls) && (!has(self.tls) || self.tls == oldSelf.tls))"
     ).message(

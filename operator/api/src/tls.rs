@@ -29,6 +29,12 @@ pub struct TlsSpec {
     /// (`ca.crt`). Requires the chart value `rbac.certificates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_ref: Option<IssuerRef>,
+
+    /// With `engine`: encrypt the traffic between members, too, with the same certificate, which must be valid for client
+    /// authentication as well. Members accept only peers with a certificate of a CA in `ca.crt`: use one that signs for
+    /// this database alone. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internode: Option<bool>,
 }
 
 /// Source of the certificate that cache pods present to clients: an existing Secret, or a cert-manager issuer.

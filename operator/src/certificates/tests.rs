@@ -1,4 +1,7 @@
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
 
 use super::*;
 use crate::fixtures::now;
@@ -22,8 +25,19 @@ fn authority() -> Authority {
 impl Authority {
     /// A certificate for this name, and its key.
     fn issue(&self, name: &str, until: i32) -> (String, String) {
+        self.issue_for(name, until, &[])
+    }
+
+    /// The same, for nothing but these purposes if there are any.
+    fn issue_for(
+        &self,
+        name: &str,
+        until: i32,
+        purposes: &[ExtendedKeyUsagePurpose],
+    ) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(until, 1, 1);
+        params.extended_key_usages = purposes.to_vec();
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
@@ -116,6 +130,27 @@ fn what_would_not_work_is_refused_with_the_next_step_and_without_the_key() {
             "{refusal}"
         );
     }
+}
+
+#[test]
+fn nodes_show_each_other_a_certificate_that_is_for_clients_too() {
+    use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+    let now = u64::try_from(now().as_second()).unwrap();
+    let (ca, other) = (authority(), authority());
+    let peer = |certificate: &str, ca: &str| check_peer(certificate.as_bytes(), ca.as_bytes(), now);
+    for purposes in [&[][..], &[ServerAuth, ClientAuth]] {
+        let (certificate, _) = ca.issue_for(HOST, 4000, purposes);
+        peer(&certificate, &ca.pem).unwrap();
+        let refusal = peer(&certificate, &other.pem).unwrap_err();
+        assert!(
+            refusal.starts_with("no CA of ca.crt has signed"),
+            "{refusal}"
+        );
+    }
+    let (certificate, key) = ca.issue_for(HOST, 4000, &[ServerAuth]);
+    check(&certificate, &key, &ca.pem).unwrap();
+    let refusal = peer(&certificate, &ca.pem).unwrap_err();
+    assert!(refusal.contains("\"client auth\""), "{refusal}");
 }
 
 #[test]

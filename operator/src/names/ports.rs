@@ -20,6 +20,8 @@ pub const DISK: u16 = 9108;
 pub const CQL: u16 = 9042;
 /// Traffic between database members.
 pub(crate) const INTERNODE: u16 = 7000;
+/// The same over TLS (`ScyllaDB`; Cassandra has one port for both).
+pub(crate) const INTERNODE_TLS: u16 = 7001;
 
 /// CQL port on which the driver reaches the shard that owns a row (`ScyllaDB` only).
 pub(crate) const SHARD_AWARE: u16 = 19042;

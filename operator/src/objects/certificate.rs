@@ -19,13 +19,11 @@ pub(super) fn of_database(cluster: &ValidatedCluster) -> Option<Certificate> {
     let host = cluster.id.database_host();
     let names = vec![host.clone(), format!("*.{host}")];
     let name = cluster.id.certificate();
-    Some(certificate(
-        cluster,
-        name,
-        names,
-        issuer,
-        Component::Database,
-    ))
+    let mut certificate = certificate(cluster, name, names, issuer, Component::Database);
+    if database.internode_tls {
+        certificate.spec.usages.push("client auth".to_owned());
+    }
+    Some(certificate)
 }
 
 /// The certificate of the API; none where it comes from elsewhere. Clients reach the Service, and each pod by the name

@@ -72,8 +72,13 @@ pub(super) fn database(
     });
     let clients = [ours.to_vec(), movers.collect(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
+    let internode: &[u16] = if database.internode_tls {
+        &[ports::INTERNODE, ports::INTERNODE_TLS]
+    } else {
+        &[ports::INTERNODE]
+    };
     let mut ingress = vec![
-        rule(&[ports::INTERNODE], Some(vec![nodes])),
+        rule(internode, Some(vec![nodes])),
         rule(&[ports::CQL, ports::SHARD_AWARE], Some(clients)),
         rule(&[ports::AGENT], Some(vec![operator(cluster)])),
         rule(&[ports::AGENT_WATCH], Some(vec![any_pod()])),

@@ -38,7 +38,13 @@ pub(super) async fn observe(
                 wanted: &host,
             };
             let pkcs8 = Profile::of(engine).only_pkcs8;
-            judge_server(&found, pkcs8, &[host], seconds())
+            let now = seconds();
+            let seen = judge_server(&found, pkcs8, &[host], now);
+            if tls.internode == Some(true) {
+                judge_peer(&found, seen, now)
+            } else {
+                seen
+            }
         }
         None => judge_client(&found),
     }))
@@ -179,6 +185,19 @@ fn judge_server(content: &Content, pkcs8: bool, hosts: &[Host<'_>], now: u64) ->
             client: false,
             expires: expiry(certificate, Which::First),
         },
+        Err(why) => CertificatesSeen::Broken(why),
+    }
+}
+
+/// What servers can use, if they can also show it to each other.
+fn judge_peer(content: &Content, seen: CertificatesSeen, now: u64) -> CertificatesSeen {
+    let (CertificatesSeen::Complete { .. }, Some(certificate), Some(ca)) =
+        (&seen, value(content, CERTIFICATE), value(content, CA))
+    else {
+        return seen;
+    };
+    match certificates::check_peer(certificate, ca, now) {
+        Ok(()) => seen,
         Err(why) => CertificatesSeen::Broken(why),
     }
 }

@@ -325,6 +325,8 @@ pub struct Database {
     pub secret: Option<String>,
     /// Where the certificates for CQL come from; none: it is spoken in the clear.
     pub tls: Option<Tls>,
+    /// Whether nodes encrypt their traffic with each other by the same certificates.
+    pub internode_tls: bool,
     /// What the user lays over its pods.
     pub overlay: Option<Box<PodTemplate>>,
     /// Peers that may speak CQL, beside cache pods.

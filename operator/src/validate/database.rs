@@ -129,6 +129,7 @@ impl Checker {
                 let TlsSpec {
                     secret_name,
                     issuer_ref,
+                    internode: _,
                 } = tls;
                 self.tls(
                     "spec.database.tls",
@@ -136,6 +137,10 @@ impl Checker {
                     issuer_ref.as_ref(),
                 )
             }),
+            internode_tls: tls
+                .as_ref()
+                .and_then(|tls| tls.internode)
+                .unwrap_or_default(),
             overlay: self.pods_of_database(engine, pod_template.as_deref()),
             clients: clients.clone().unwrap_or_default(),
             reclaim: reclaim.unwrap_or_default(),
@@ -210,6 +215,7 @@ impl Checker {
             let TlsSpec {
                 secret_name,
                 issuer_ref: _,
+                internode: _,
             } = tls;
             secret_name.clone()
         };

@@ -89,6 +89,7 @@ pub fn on_target(
     moved.spec.database.tls = tls_secret.map(|name| TlsSpec {
         secret_name: Some(name.clone()),
         issuer_ref: None,
+        internode: None,
     });
     moved
 }

@@ -354,6 +354,7 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
     let secret = json!({ "secretName": "certs" });
     let issuer = json!({ "issuerRef": { "name": "ours" } });
     let both = json!({ "secretName": "certs", "issuerRef": { "name": "ours" } });
+    let internode = json!({ "secretName": "certs", "internode": true });
     let one: &[&str] = &[
         "spec.database.tls",
         "exactly one of secretName and issuerRef",
@@ -367,6 +368,10 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
             &["spec.database.tls.secretName"],
         ),
         (theirs, &["spec.database.tls", "to the Secret with the CA"]),
+        (
+            with(external(), "/spec/database/tls", internode.clone()),
+            &["spec.database.tls.internode", "only with engine"],
+        ),
         (
             with(embedded(), "/spec/database/tls", secret.clone()),
             &["spec.database.tls", "only with engine or external"],
@@ -382,6 +387,7 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
         (managed(), db("tls", secret.clone()), cannot),
         (db("tls", secret.clone()), managed(), cannot),
         (db("tls", secret.clone()), db("tls", issuer), cannot),
+        (db("tls", secret.clone()), db("tls", internode), cannot),
     ]);
     // An external database may start using TLS.
     with_world(async |world| {

@@ -140,6 +140,56 @@ TLS
     assert!(script.contains(section), "{script}");
 }
 
+fn with_internode_tls(spec: &str) -> String {
+    with_tls(spec).replace("secretName: certs", "secretName: certs, internode: true")
+}
+
+#[test]
+fn cassandra_nodes_prove_themselves_to_each_other_by_the_files_of_the_secret() {
+    let pod = pod(
+        &cluster(&with_internode_tls(CASSANDRA)),
+        "StatefulSet chat-db-a",
+    );
+    assert_eq!(keys(&pod), only(&["tls.crt", "tls.key", "ca.crt"], 0o440));
+    let member = mounts(&pod, "database");
+    for mount in ["/run/keystore ro", "/etc/readstates/certificates ro"] {
+        assert!(member.contains(&mount.to_owned()), "{member:?}");
+    }
+    let options = environment(&pod.containers[0]);
+    let options = options.iter().find(|e| e.starts_with("JVM_EXTRA_OPTS="));
+    for option in [
+        "internode_encryption=all",
+        "optional=false",
+        "require_client_auth=true",
+        "keystore=/run/keystore/server.pem",
+        "truststore=/etc/readstates/certificates/ca.crt",
+        "ssl_context_factory.class_name=org.apache.cassandra.security.PEMBasedSslContextFactory",
+    ] {
+        let option = format!(" -Dcassandra.settings.server_encryption_options.{option}");
+        assert!(options.unwrap().contains(&option), "{options:?}");
+    }
+}
+
+#[test]
+fn scylla_nodes_prove_themselves_to_each_other_by_the_files_of_the_secret() {
+    let pod = pod(
+        &cluster(&with_internode_tls(SCYLLA)),
+        "StatefulSet chat-db-a",
+    );
+    assert_eq!(keys(&pod), only(&["tls.crt", "tls.key", "ca.crt"], 0o444));
+    let script = pod.containers[0].command.as_ref().unwrap()[2].clone();
+    let section = "
+server_encryption_options:
+  internode_encryption: all
+  certificate: /etc/readstates/certificates/tls.crt
+  keyfile: /etc/readstates/certificates/tls.key
+  truststore: /etc/readstates/certificates/ca.crt
+  require_client_auth: true
+TLS
+";
+    assert!(script.contains(section), "{script}");
+}
+
 #[test]
 fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
     let before = cluster(&with_tls(CASSANDRA));
@@ -175,6 +225,11 @@ fn without_tls_nothing_is_said_of_it() {
                 assert!(!text.contains(word), "{word} is in {}", name(&object));
             }
         }
+    }
+    // By TLS for clients nothing changes between nodes.
+    for object in all(&cluster(&with_tls(CASSANDRA))) {
+        let text = format!("{object:?}");
+        assert!(!text.contains("server_encryption"), "{}", name(&object));
     }
 }
 
@@ -215,4 +270,14 @@ fn cert_manager_is_asked_for_a_certificate_by_the_names_of_all_members() {
             .find(|n| n.starts_with("Cert")),
         None
     );
+    let internode = issuer.replace(
+        "kind: ClusterIssuer }",
+        "kind: ClusterIssuer }, internode: true",
+    );
+    let written = objects(&crate::fixtures::cluster(&internode), &plan);
+    let Object::Certificate(asked) = &written[0] else {
+        panic!("{}", name(&written[0]))
+    };
+    let (_, more) = asked.spec.usages.split_at(3);
+    assert_eq!(more, ["client auth"]);
 }

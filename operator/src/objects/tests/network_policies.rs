@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::all;
 use crate::{
-    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster},
+    fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, with_tls},
     objects::Object,
     spec::ValidatedCluster,
 };
@@ -55,6 +55,12 @@ fn only_the_operator_reaches_an_agent_only_nodes_each_other_and_only_ours_speak_
             { "ports": [tcp(7402)], "from": [operators()] },
             { "ports": [tcp(7405)], "from": [{ "namespaceSelector": {} }] },
         ])
+    );
+    let internode = with_tls(CASSANDRA).replace("certs", "certs, internode: true");
+    let spec = policy(&cluster(&internode), "chat-db");
+    assert_eq!(
+        spec["ingress"][0],
+        json!({ "ports": [tcp(7000), tcp(7001)], "from": [{ "podSelector": pods_of("database") }] })
     );
     let other = "old".to_owned();
     let database = match &cluster(CASSANDRA).store {

@@ -9,6 +9,7 @@ use super::{
     certificates::{self, Certificates},
 };
 use crate::{
+    certificates::CA,
     spec::Amount,
     templates::{env, pod},
 };
@@ -38,6 +39,25 @@ fn tls() -> String {
     .concat()
 }
 
+/// The same between nodes, each of which proves itself to the other. Pods' addresses change, and are in no certificate. The
+/// CAs are read where the kubelet writes them, and again when they have changed.
+fn internode_tls() -> String {
+    let option =
+        |name: &str, value: &str| setting(&format!("server_encryption_options.{name}"), value);
+    let cas = format!("{}/{CA}", certificates::PATH);
+    [
+        ("internode_encryption", "all"),
+        ("optional", "false"),
+        ("require_client_auth", "true"),
+        ("require_endpoint_verification", "false"),
+        ("keystore", certificates::KEYSTORE_FILE),
+        ("truststore", &cas),
+        ("ssl_context_factory.class_name", PEM),
+    ]
+    .map(|(name, value)| option(name, value))
+    .concat()
+}
+
 const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
 
 /// The image's entrypoint writes into the folder of the image's settings, and the root file system is read-only. So it
@@ -47,8 +67,8 @@ cp -R -f \"${CASSANDRA_CONF:-/etc/cassandra}/.\" /run/cassandra || exit 1
 export CASSANDRA_CONF=/run/cassandra
 ";
 
-/// The settings of the official image have a password for a keystore, and no property can take it away: with one,
-/// Cassandra would take the key for encrypted. The lines mean nothing else here: between nodes there is no TLS.
+/// The settings of the official image have passwords for keystores, and no property can take them away: with one,
+/// Cassandra would take the key for encrypted.
 const NO_PASSWORD: &str = "\
 settings=$CASSANDRA_CONF/cassandra.yaml
 if [ -e \"$settings\" ]; then sed -i '/^ *keystore_password:/d' \"$settings\" || exit 1; fi
@@ -64,10 +84,13 @@ pub(super) struct Cassandra;
 
 impl Nodes for Cassandra {
     fn container(&self, place: &Place<'_>) -> Container {
-        let (tls, edit) = match place.database.tls {
+        let (mut tls, edit) = match place.database.tls {
             Some(_) => (tls(), NO_PASSWORD),
             None => (String::new(), ""),
         };
+        if place.database.internode_tls {
+            tls += &internode_tls();
+        }
         let settings = place.database.settings.iter();
         let settings: String = settings.map(|(name, value)| setting(name, value)).collect();
         let options = format!("{LOGIN}{tls}{settings}");
@@ -142,14 +165,16 @@ impl Nodes for Cassandra {
     }
 
     /// It reads certificate and key from one file, which the agent writes before the start, into memory.
-    fn certificates(&self, volume: Volume, mount: VolumeMount) -> Certificates {
+    fn certificates(&self, volume: Volume, mount: VolumeMount, internode: bool) -> Certificates {
+        let keystore = VolumeMount {
+            read_only: Some(true),
+            ..certificates::keystore_mount()
+        };
+        let cas = internode.then(|| mount.clone());
         Certificates {
             volumes: vec![volume, certificates::keystore()],
             prepare: vec![mount, certificates::keystore_mount()],
-            database: vec![VolumeMount {
-                read_only: Some(true),
-                ..certificates::keystore_mount()
-            }],
+            database: [keystore].into_iter().chain(cas).collect(),
         }
     }
 }

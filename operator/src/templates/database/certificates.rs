@@ -7,7 +7,7 @@ use k8s_openapi::{
 
 use super::Nodes;
 use crate::{
-    certificates::{CERTIFICATE, KEY},
+    certificates::{CA, CERTIFICATE, KEY},
     templates::{pod, store},
 };
 
@@ -30,13 +30,18 @@ pub(super) struct Certificates {
     pub(super) database: Vec<VolumeMount>,
 }
 
-/// `secret`: where the certificates are; none: no TLS.
-pub(super) fn of(engine: &dyn Nodes, secret: Option<&str>) -> Certificates {
+/// `secret`: where the certificates are; none: no TLS. `internode`: nodes prove themselves to each other by them.
+pub(super) fn of(engine: &dyn Nodes, secret: Option<&str>, internode: bool) -> Certificates {
     let Some(secret) = secret else {
         return Certificates::default();
     };
-    let (volume, mount) = store::keys_of(CERTIFICATES, PATH, secret, &[CERTIFICATE, KEY]);
-    engine.certificates(volume, mount)
+    let keys: &[&str] = if internode {
+        &[CERTIFICATE, KEY, CA]
+    } else {
+        &[CERTIFICATE, KEY]
+    };
+    let (volume, mount) = store::keys_of(CERTIFICATES, PATH, secret, keys);
+    engine.certificates(volume, mount, internode)
 }
 
 /// Where the one file is, for the container that writes it.

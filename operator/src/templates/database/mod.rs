@@ -97,8 +97,9 @@ trait Nodes {
     /// Whether it gets CPUs of its own with these resources, if no container beside it spoils that.
     fn exclusive(&self, resources: &ResourceRequirements) -> bool;
 
-    /// How the pod's containers get its certificate: from the volume of the Secret's files, mounted so.
-    fn certificates(&self, files: Volume, mount: VolumeMount) -> Certificates;
+    /// How the pod's containers get its certificate: from the volume of the Secret's files, mounted so. `internode`: the
+    /// CAs of the other nodes are among them.
+    fn certificates(&self, files: Volume, mount: VolumeMount, internode: bool) -> Certificates;
 }
 
 /// A ConfigMap's content and how it is mounted.
@@ -320,7 +321,7 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Nodes, place: &Place<'_>) -
     }
     let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
     let secret = cluster.certificate_secret();
-    let certificates = certificates::of(engine, secret.as_deref());
+    let certificates = certificates::of(engine, secret.as_deref(), place.database.internode_tls);
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Database)),

@@ -12,7 +12,7 @@ use super::{
     certificates::{self, Certificates},
 };
 use crate::{
-    certificates::{CERTIFICATE, KEY},
+    certificates::{CA, CERTIFICATE, KEY},
     names::ports,
     spec::Amount,
     templates::{env, pod},
@@ -49,16 +49,31 @@ fi
 const FIRST_SUPERUSER: &str = "cassandra";
 const FIRST_PASSWORD: &str = "$6$readstates$EMuIw2y7cEY1qVqAdcN.pSakRGivCg1.HaJ0ui6h34V9i/q.UQFAD4w6TWOvxZaF3gxnQ6/hqw3YLxLMxRjhf.";
 
-/// CQL over TLS and no other way, on all its ports. The image's own settings have no such section.
-fn tls() -> String {
+/// CQL over TLS and no other way, on all its ports; and between nodes, where that is asked for. The image's own settings
+/// have no such sections.
+fn tls(internode: bool) -> String {
     let path = certificates::PATH;
+    let between_nodes = if internode {
+        format!(
+            "\
+server_encryption_options:
+  internode_encryption: all
+  certificate: {path}/{CERTIFICATE}
+  keyfile: {path}/{KEY}
+  truststore: {path}/{CA}
+  require_client_auth: true
+"
+        )
+    } else {
+        String::new()
+    };
     format!(
         "cat >>/etc/scylla/scylla.yaml <<'TLS' || exit 1
 client_encryption_options:
   enabled: true
   certificate: {path}/{CERTIFICATE}
   keyfile: {path}/{KEY}
-TLS
+{between_nodes}TLS
 "
     )
 }
@@ -76,7 +91,7 @@ impl Nodes for Scylla {
             .database
             .tls
             .as_ref()
-            .map(|_| tls())
+            .map(|_| tls(place.database.internode_tls))
             .unwrap_or_default();
         let developer_mode = place.database.developer_mode;
         // A disk that may be anything is not measured.
@@ -184,7 +199,7 @@ impl Nodes for Scylla {
     }
 
     /// It reads the files of the Secret as they are.
-    fn certificates(&self, mut volume: Volume, mount: VolumeMount) -> Certificates {
+    fn certificates(&self, mut volume: Volume, mount: VolumeMount, _: bool) -> Certificates {
         if let Some(source) = &mut volume.secret {
             // The user that the image runs as is the image's choice, and no other container mounts the volume.
             source.default_mode = Some(0o444);
