@@ -7,7 +7,7 @@
 # on an API server.
 DISK_SAMPLES=27
 FAULT_SAMPLES=12
-API_SAMPLES=8
+API_SAMPLES=12
 
 # sample_number [COMMIT]: below ten million, so that seeds made of it stay readable.
 sample_number() {

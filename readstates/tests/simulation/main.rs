@@ -19,7 +19,7 @@
 //! hack/simulate --backups                   # slots have backups
 //! hack/simulate --without R4                # without a rule: it must fail
 //! ```
-//! An ordinary test run takes the first seeds. hack/test takes a quarter of them and as many of a sample of its own:
+//! An ordinary test run takes the first seeds. hack/test takes an eighth of them and as many of a sample of its own:
 //! `READSTATES_TEST_SAMPLE`.
 //! A seed rules everything: the random numbers of members follow from their incarnations.
 
@@ -65,15 +65,15 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Seeds that are named; or the first ones, of which a sample leaves a quarter and adds as many others.
+/// Seeds that are named; or the first ones, of which a sample leaves an eighth and adds as many others.
 fn seeds_to_run(ordinary: u64) -> Vec<u64> {
     let (from, count) = (number("SIMULATION_FROM"), number("SIMULATION_SEEDS"));
     match (from, count, number("READSTATES_TEST_SAMPLE")) {
         (Some(from), count, _) => (from..from + count.unwrap_or(1)).collect(),
         (None, None, Some(sample)) => {
-            let quarter = ordinary / 4;
-            let sampled = ordinary + sample * quarter;
-            (0..quarter).chain(sampled..sampled + quarter).collect()
+            let eighth = ordinary / 8;
+            let sampled = ordinary + sample * eighth;
+            (0..eighth).chain(sampled..sampled + eighth).collect()
         }
         (None, count, _) => (0..count.unwrap_or(ordinary)).collect(),
     }

@@ -16,7 +16,7 @@ struct Change {
 }
 
 /// Of how many parts of the changes hack/test runs one.
-const SAMPLES: usize = 6;
+const SAMPLES: usize = 9;
 
 /// Turns in which something may go wrong, which is longer than any of the changes takes.
 const TURNS: usize = 60;
