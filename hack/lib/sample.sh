@@ -69,9 +69,9 @@ tests_in_turn() {
 }
 
 # End-to-end tests of minutes each: those of one row run each time, and all the others always.
-E2E_IN_TURN=("binary(cluster) & test(/^backups::/)" "binary(cluster) & test(/^(removal|resilience)::/)"
-    "binary(cluster) & test(/^((autoscaling|zones)::|installation::helm_test_)/)" "binary(cluster) & test(/^day_two::/)"
-    "binary(cluster) & test(/^chaos::/)")
+E2E_IN_TURN=("binary(cluster) & test(/^(backups|uninstall)::/)" "binary(cluster) & test(/^(removal|resilience)::/)"
+    "binary(cluster) & test(/^((autoscaling|zones)::|installation::helm_test_)/)"
+    "binary(cluster) & test(/^(day_two::|security::a_forged_)/)" "binary(cluster) & test(/^chaos::/)")
 
 # e2e_sample NUMBER: as a filter.
 e2e_sample() {

