@@ -68,7 +68,6 @@ begin() {
     local log
     log=$(step_log "$1").begun
     mkdir -p "$LOGS"
-    rm -f "$log.status"
     # A process group of its own, so that its end is that of everything that it started.
     set -m
     (

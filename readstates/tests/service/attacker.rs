@@ -208,7 +208,7 @@ async fn slots_move_to_live_members_and_to_where_those_say_they_are() {
     let known = members[1].server.ownership().me().incarnation().to_string();
     let moved = members[0].post("/admin/v1/moves", order(&known)).await;
     assert_eq!(moved.status, 202, "{}", moved.text);
-    // On a busy machine a move may be given up for time; whoever wants it orders it again, as the operator does.
+    // A busy machine may give a move up; the operator orders it again, and so does this test.
     let ordered = Instant::now();
     while members[1].status().await["ownership"]["owned"] != 513 {
         let sender = members[0].status().await;
