@@ -194,6 +194,12 @@ impl Disk {
         self.state().counters.bytes_written
     }
 
+    /// Pages that a power cut would take now.
+    #[must_use]
+    pub fn unflushed_pages(&self) -> usize {
+        self.state().unflushed.len()
+    }
+
     /// Loses what was not flushed, as far as the cache is volatile; faults stay.
     pub fn cut_power(&self) {
         let mut state = self.state();

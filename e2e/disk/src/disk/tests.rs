@@ -36,6 +36,7 @@ fn a_power_cut_takes_what_was_not_flushed_and_nothing_else() {
     disk.flush().unwrap();
     disk.write(0, &[2; 512], false).unwrap();
     disk.write(8192, &[3; 4096], true).unwrap();
+    assert_eq!(disk.unflushed_pages(), 1);
     assert_eq!(disk.read(0, 1024), Ok([[2; 512], [1; 512]].concat()));
     disk.cut_power();
     assert_eq!(disk.read(0, 1024), Ok(vec![1; 1024]));
