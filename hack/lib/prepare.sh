@@ -33,16 +33,20 @@ prepare_for_cluster() {
         ask_for_node_image
         [ -n "$(node_image)" ] || build_node=yes
     fi
-    if [ "$build_node" = yes ]; then begin "$NODE_PROGRAMS" build_node_programs; fi
+    if [ "$build_node" = yes ]; then begin "$NODE_PROGRAMS; node image" build_programs_and_node_image; fi
     step "base image" ensure_base_image
     step "Cassandra image" build_cassandra_image
     step "programs compiled" compile_image_programs
-    if [ "$build_node" = yes ]; then
-        finish "$NODE_PROGRAMS"
-        step "node image" build_node_image
-    fi
+    if [ "$build_node" = yes ]; then finish "$NODE_PROGRAMS; node image"; fi
     prepare_clients
     step "images" build_images
+}
+
+# Another step makes the base image meanwhile.
+build_programs_and_node_image() {
+    build_node_programs
+    until docker image inspect "$BASE_IMAGE" >/dev/null 2>&1; do sleep 1; done
+    build_node_image
 }
 
 prepare_clients() {

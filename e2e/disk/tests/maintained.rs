@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
-    MIB, PAGE, Rack, Vm, local,
+    DURABLE, MIB, PAGE, Rack, Vm, local,
     superdisk::{Files, POD, Superdisk, answers, arrays, mirror},
 };
 
@@ -64,6 +64,46 @@ fn a_local_disk_pulled_while_running_costs_speed_and_its_successor_is_filled() -
         150 * SECOND,
     )?;
     superdisk.is_whole(&vm, &[&files, &more])
+}
+
+#[test]
+fn a_network_disk_that_has_grown_is_used_by_the_agent_while_it_serves() -> Result<()> {
+    let mut rack = Rack::empty("grows")?;
+    rack.add_local(192 * MIB)?;
+    rack.add_local(192 * MIB)?;
+    rack.add_network(DURABLE, 192 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "small", 10)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.tear_down(&vm)?;
+    vm.power_off()?;
+    rack.durable().grow(384 * MIB)?;
+
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    // Somebody writes all the while.
+    let _writes = vm.begin(
+        "for n in $(seq 40); do dd if=/dev/urandom of=/mnt/data/during-$n bs=64k count=4 conv=fsync || exit 1; done 2>/dev/null; \
+         touch /run/written",
+        300 * SECOND,
+    )?;
+    superdisk.start_agent(&vm, "--grow")?;
+    vm.until(
+        "[ $(df -m /mnt/data | awk 'END {print $2}') -gt 300 ]",
+        120 * SECOND,
+    )?;
+    vm.until("[ -e /run/written ]", 120 * SECOND)?;
+    let during = superdisk.list(&vm, "during")?;
+    let large = superdisk.write(&vm, "large", 100)?;
+    superdisk.is_whole(&vm, &[&files, &during, &large])?;
+    // It has come to its end: nothing is left to grow, and a power cut takes nothing of it back.
+    vm.cut_power()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files, &during, &large])
 }
 
 #[test]

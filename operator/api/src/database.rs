@@ -61,12 +61,6 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
     ).message("keyspace cannot change: the data would stay behind")
         .field_path(".keyspace")
         .reason(Reason::FieldValueForbidden),
-    validation = Rule::new(
-        "!has(self.superDisk) || !has(self.storage) || !has(oldSelf.storage) || \
-         self.storage.size == oldSelf.storage.size"
-    ).message("the size of volumes cannot change with superDisk: the mirror keeps the size that it was made with")
-        .field_path(".storage.size")
-        .reason(Reason::FieldValueForbidden),
     validation = Rule::new("has(self.superDisk) == has(oldSelf.superDisk)")
         .message(
             "superDisk cannot be added or removed: existing volumes cannot be converted. Create a new \
@@ -329,8 +323,8 @@ pub struct RackSpec {
         .reason(Reason::FieldValueForbidden)
 )]
 pub struct Storage {
-    /// Size of the volume, for example `100Gi`. For a database that the operator runs without `superDisk` it can be
-    /// raised, if the StorageClass allows volumes to expand; volumes never shrink.
+    /// Size of the volume, for example `100Gi`. For a database that the operator runs it can be raised, if the StorageClass
+    /// allows volumes to expand; volumes never shrink. With `superDisk` they grow one after another.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(
         validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))")

@@ -92,6 +92,8 @@ pub struct Facts {
 /// The mirror of both legs.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
+    /// Its capacity.
+    pub bytes: u64,
     /// What it does besides serving.
     pub sync: Sync,
 }

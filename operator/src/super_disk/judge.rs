@@ -146,6 +146,22 @@ fn answered(answer: &AgentState) -> Judgement {
     }
 }
 
+/// Whether its mirror is smaller than a volume of so many bytes by more than what md and the filesystem keep to
+/// themselves, and by how much: its own size. `None` where it is not, or nobody says.
+#[must_use]
+pub fn smaller_than(seen: &SuperDiskSeen, volume: u64) -> Option<u64> {
+    let SuperDiskSeen::Answered(answer) = seen else {
+        return None;
+    };
+    let mirror = answer.facts.as_ref()?.mirror.as_ref()?;
+    let kept = volume / KEPT_PART + KEPT_BYTES;
+    (mirror.bytes < volume.saturating_sub(kept)).then_some(mirror.bytes)
+}
+
+/// More than md leaves unused of a volume: on large ones 129 MiB before the data, and up to 64 MiB after it.
+const KEPT_PART: u64 = 64;
+const KEPT_BYTES: u64 = 4 << 20;
+
 /// With what is to be replaced before more of it breaks.
 fn healthy(broken: BrokenSlots) -> String {
     let BrokenSlots { durable, fast } = broken;

@@ -8,7 +8,7 @@ use readstates_operator_api::{SuperDiskState, conditions::Reason};
 
 pub use self::{
     answer::{AgentState, BrokenSlots, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
-    judge::judge,
+    judge::{judge, smaller_than},
 };
 
 /// What was seen of one.

@@ -101,6 +101,7 @@ impl Options {
             rebuild_max_kib: self.spec.policy.rebuild_max_kib,
             check_max_kib: self.check_max_kib,
             check_every: self.check_every.as_secs(),
+            grow: self.spec.policy.grow,
         }
     }
 

@@ -226,6 +226,11 @@ pub fn round(
                 tried.re_add = Some(chain(&error));
                 return Ok(None);
             }
+            (Err(error), Action::GrowMirror { .. }) if tried.grow_mirror.is_none() => {
+                log(&format!("  {}: the mirror keeps its size", chain(&error)));
+                tried.grow_mirror = Some(chain(&error));
+                return Ok(None);
+            }
             (Err(error), action) => {
                 let served = is_mounted(inventory, spec);
                 if served && action.is_about_fast_leg() {

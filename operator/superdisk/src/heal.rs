@@ -27,7 +27,10 @@ use self::{
     facts::{Facts, Leg, Mirror, Stripe},
     memory::{Attempt, Memory, Seconds},
 };
-use crate::md::{Knob, MAX_READ_ERRORS, SyncAction};
+use crate::{
+    md::{Knob, MAX_READ_ERRORS, SyncAction},
+    size::mirror_kib,
+};
 
 /// What differs per installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct Limits {
     pub check_max_kib: u64,
     /// From the end of a check to the start of the next, seconds.
     pub check_every: Seconds,
+    /// Whether the space by which the durable leg has grown is to be used.
+    pub grow: bool,
 }
 
 /// Sectors of the fast leg that may be read from the durable leg before the fast leg is rebuilt: 1 MiB.
@@ -93,13 +98,32 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
         };
     }
     let (condition, mut steps) = fast_leg(limits, facts, mirror, memory, now);
-    steps.extend(check::steps(limits, mirror, memory, &condition, now));
+    if steps.is_empty() && condition == Condition::Healthy && may_grow(limits, facts, memory, now) {
+        steps.push(Step::Grow);
+    } else {
+        steps.extend(check::steps(limits, mirror, memory, &condition, now));
+    }
     steps.extend(settings(limits, mirror, memory));
     Decision {
         condition,
         notices,
         steps,
     }
+}
+
+/// Whether both legs have room for a larger mirror. What failed is tried again a day later: each attempt takes the fast
+/// leg out, and copies everything to it.
+fn may_grow(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> bool {
+    let (Some(mirror), Some(stripe)) = (&facts.mirror, &facts.stripe) else {
+        return false;
+    };
+    let Some(durable) = &mirror.durable else {
+        return false;
+    };
+    let again = memory.grew_at.is_none_or(|last| now >= last + DAY);
+    let idle = mirror.sync.action == SyncAction::Idle;
+    let larger = mirror_kib(stripe.bytes, durable.bytes) > mirror.bytes >> 10;
+    limits.grow && again && idle && larger
 }
 
 /// Whether writes reach the durable leg; `None` when they do.

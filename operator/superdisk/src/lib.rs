@@ -37,6 +37,7 @@ pub mod proof;
 pub mod reap;
 pub mod report;
 pub mod resolve;
+mod size;
 pub mod snapshot;
 pub mod spec;
 pub mod status;

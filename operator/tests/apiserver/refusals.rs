@@ -305,10 +305,6 @@ fn a_name_is_one_that_services_and_pods_can_have() {
 fn a_change_that_would_leave_data_behind_is_refused() {
     let elsewhere = with(managed(), "/spec", external()["spec"].clone());
     let bigger = json!({ "storage": { "size": "20Gi" } });
-    let on_super_disks = db(
-        "superDisk",
-        json!({ "localDevices": ["/dev/disk/by-id/google-local-nvme-ssd-*"] }),
-    );
     change_refused(vec![
         (
             managed(),
@@ -325,11 +321,6 @@ fn a_change_that_would_leave_data_behind_is_refused() {
             managed(),
             db("storage/size", json!("9.9Gi")),
             &["spec.database.storage.size", "cannot shrink"],
-        ),
-        (
-            on_super_disks.clone(),
-            with(on_super_disks, "/spec/database/storage/size", json!("20Gi")),
-            &["spec.database.storage.size", "with superDisk"],
         ),
         (
             managed(),

@@ -289,6 +289,7 @@ fn arguments(cluster: &ValidatedCluster, disk: &SuperDisk, command: &str) -> Vec
     flag("--mount", &files(&cluster.id));
     flag("--fs", filesystem);
     flag("--fast-leg", fast_leg);
+    arguments.push("--grow".to_owned());
     arguments
 }
 

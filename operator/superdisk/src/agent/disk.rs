@@ -113,7 +113,7 @@ impl SuperDisk {
         let mirror = facts.mirror.as_ref();
         let mirror = mirror.ok_or_else(|| DiskError::new(step, "no mirror runs"))?;
         let fast = mirror.fast.as_ref().map(|leg| leg.device.clone());
-        if !matches!(step, Step::ReAddFastLeg | Step::RebuildFastLeg) {
+        if !matches!(step, Step::ReAddFastLeg | Step::RebuildFastLeg | Step::Grow) {
             begun();
         }
         match step {
@@ -141,7 +141,7 @@ impl SuperDisk {
                 )?,
                 because: "it cannot be read any more",
             }),
-            Step::ReAddFastLeg => self.fast_leg(step, Tried::default(), begun),
+            Step::ReAddFastLeg | Step::Grow => self.fast_leg(step, Tried::default(), begun),
             Step::RebuildFastLeg => {
                 let tried = Tried {
                     re_add: Some("copying everything was decided".to_owned()),

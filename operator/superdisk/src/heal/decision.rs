@@ -190,6 +190,8 @@ pub enum Step {
     ReAddFastLeg,
     /// Give a fast leg back, or a new one, copying everything.
     RebuildFastLeg,
+    /// Use the space by which the durable leg has grown, and copy everything to the fast leg after that.
+    Grow,
     /// Let md try to write bad sectors of the fast leg again.
     ClearWriteError,
     /// Set a setting of the mirror.
@@ -214,6 +216,7 @@ impl fmt::Display for Step {
             Self::StopStripe => f.write_str("stop the fast array"),
             Self::ReAddFastLeg => f.write_str("add the fast leg back, copying what changed"),
             Self::RebuildFastLeg => f.write_str("rebuild the fast leg, copying everything"),
+            Self::Grow => f.write_str("use the space by which the durable leg has grown"),
             Self::ClearWriteError => f.write_str("let bad sectors of the fast leg be tried again"),
             Self::Set(setting) => write!(f, "set {} to {}", setting.path(), setting.value()),
             Self::StartCheck { from, to: None } => write!(f, "check from sector {from} to the end"),

@@ -59,6 +59,8 @@ pub struct Leg {
     pub flags: Flags,
     /// Whether the device behind it is still in the kernel: an unplugged one stays a member until it is written to.
     pub present: bool,
+    /// Capacity of the device; 0 when it is gone.
+    pub bytes: u64,
     /// Which place it has; `None` for a spare or a faulty one.
     pub slot: Option<u16>,
     /// Sectors of its data that are filled, counted from the first; `None` when all are.

@@ -36,6 +36,10 @@ pub struct Memory {
     pub attempts: Vec<Attempt>,
     /// The comparison of the legs.
     pub check: CheckMemory,
+    /// When the mirror was last to grow, since it last grew as far as it can. Left out when there is nothing to say: an agent
+    /// of the release before reads the rest then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grew_at: Option<Seconds>,
     /// Since when the fast leg is not whole and nothing fills it.
     #[serde(default)]
     pub stalled_since: Option<Seconds>,
@@ -89,6 +93,7 @@ impl Memory {
         match step {
             Step::ReAddFastLeg => self.attempt(AttemptKind::ReAdd, now),
             Step::RebuildFastLeg => self.attempt(AttemptKind::Rebuild, now),
+            Step::Grow => self.grew_at = Some(now),
             Step::Freeze
             | Step::FailFastLeg
             | Step::RemoveFastLeg
@@ -110,6 +115,7 @@ impl Memory {
             }
             Step::RebuildFastLeg => self.rebuild_wanted = false,
             Step::StartCheck { from, to } => self.check.open(*from, *to),
+            Step::Grow => self.grew_at = None,
             Step::ReAddFastLeg
             | Step::RemoveFastLeg
             | Step::StopStripe

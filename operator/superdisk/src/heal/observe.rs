@@ -254,6 +254,7 @@ impl Arrays<'_> {
             device: member.name.clone(),
             flags: member.flags,
             present: member.is_present(),
+            bytes: self.bytes_of(member),
             slot: member.slot,
             filled_sectors: member.filled_sectors,
             healed_sectors: member.errors,
@@ -262,20 +263,21 @@ impl Arrays<'_> {
         })
     }
 
+    /// Capacity of a member's device; 0 when it is gone.
+    fn bytes_of(&self, member: &md::Member) -> u64 {
+        if !member.is_present() {
+            return 0;
+        }
+        let sectors = sysfs::number_in(&self.folder(&member.name).join("size"));
+        sectors.unwrap_or(0) * SECTOR_BYTES
+    }
+
     fn stripe(&self, name: &str) -> Result<Stripe, LookError> {
         let found = array(self.root, name)?;
-        let member = |member: &md::Member| {
-            let size = self.folder(&member.name).join("size");
-            let sectors = if member.is_present() {
-                sysfs::number_in(&size).unwrap_or(0)
-            } else {
-                0
-            };
-            Member {
-                device: member.name.clone(),
-                bytes: sectors * SECTOR_BYTES,
-                present: member.is_present(),
-            }
+        let member = |member: &md::Member| Member {
+            device: member.name.clone(),
+            bytes: self.bytes_of(member),
+            present: member.is_present(),
         };
         Ok(Stripe {
             bytes: found.bytes,

@@ -17,6 +17,7 @@ pub(crate) const LIMITS: Limits = Limits {
     rebuild_max_kib: 400_000,
     check_max_kib: 30_000,
     check_every: 30 * DAY,
+    grow: true,
 };
 
 fn leg(device: &str, slot: u16, write_mostly: bool) -> Leg {
@@ -28,6 +29,7 @@ fn leg(device: &str, slot: u16, write_mostly: bool) -> Leg {
             ..Flags::default()
         },
         present: true,
+        bytes: 6 << 30,
         slot: Some(slot),
         filled_sectors: None,
         healed_sectors: 0,
@@ -135,6 +137,55 @@ fn a_healthy_super_disk_is_left_alone() {
         decide(&LIMITS, &healthy(), &Memory::default(), NOW).notices,
         []
     );
+}
+
+/// The network disk has room for a mirror of almost 10 GiB, and the local disks for one of almost 8.
+fn grown() -> Facts {
+    with(|facts| durable(facts).bytes = 10 << 30)
+}
+
+#[test]
+fn what_the_network_disk_has_grown_by_is_used_while_nothing_else_is_done() {
+    assert_eq!(decided(&grown()), (Condition::Healthy, vec![Step::Grow]));
+    let unasked = Limits {
+        grow: false,
+        ..LIMITS
+    };
+    let decision = decide(&unasked, &grown(), &Memory::default(), NOW);
+    assert!(!decision.steps.contains(&Step::Grow));
+    let small_locals = with(|facts| {
+        durable(facts).bytes = 10 << 30;
+        stripe(facts).bytes = 6 << 30;
+    });
+    let busy = with(|facts| {
+        durable(facts).bytes = 10 << 30;
+        mirror(facts).sync.action = SyncAction::Check;
+    });
+    let rebuilds = with(|facts| {
+        durable(facts).bytes = 10 << 30;
+        mirror(facts).sync.action = SyncAction::Recover;
+        fast(facts).flags.in_sync = false;
+    });
+    let worn = with(|facts| {
+        durable(facts).bytes = 10 << 30;
+        fast(facts).flags.write_error = true;
+    });
+    for facts in [small_locals, busy, rebuilds, worn] {
+        assert!(!decided(&facts).1.contains(&Step::Grow), "{facts:?}");
+    }
+}
+
+#[test]
+fn a_growth_that_failed_is_tried_again_a_day_later() {
+    let mut memory = Memory::default();
+    memory.before(&Step::Grow, NOW - DAY + 1);
+    assert!(!remembered(&grown(), &memory).1.contains(&Step::Grow));
+    memory.before(&Step::Grow, NOW - DAY);
+    assert_eq!(remembered(&grown(), &memory).1, [Step::Grow]);
+    // One that went well is not counted: the disk may grow again.
+    memory.before(&Step::Grow, NOW - 1);
+    memory.after(&Step::Grow, 0);
+    assert_eq!(remembered(&grown(), &memory).1, [Step::Grow]);
 }
 
 #[test]

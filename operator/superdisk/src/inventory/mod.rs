@@ -57,6 +57,8 @@ pub struct Tried {
     pub re_add: Option<String>,
     /// What the durable leg's header said before it was watched for longer than the pause between two beats.
     pub watched: Option<Point>,
+    /// The mirror could not be made larger: what mdadm said.
+    pub grow_mirror: Option<String>,
     /// The filesystem was told to grow: what is on disk of it lags behind.
     pub grown: bool,
     /// The kernel was told to wait less for local devices, and may not have taken it.

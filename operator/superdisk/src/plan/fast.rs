@@ -4,7 +4,7 @@ use super::{
     durable::Ours,
     free_name,
     mirror::{growth, is_resyncing, write},
-    questions, refusals, size,
+    questions, refusals,
     verdict::{Verdict, verdict},
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     md::{Array, ArrayState, Member},
     model::{Node, Refusal, Seen, Use},
     proof::{Disposable, Idle},
+    size,
     spec::{STRIPE_PREFIX, Spec},
     superblock::Superblock,
 };
@@ -236,7 +237,7 @@ pub(super) fn attach(
     if !limits.is_empty() {
         return Ok(limits);
     }
-    if let Some(kib) = growth(spec, mirror, stripe.bytes, ours) {
+    if let Some(kib) = growth(spec, inventory, mirror, stripe.bytes, ours) {
         return Ok(vec![Action::GrowMirror {
             array: mirror.name.clone(),
             kib,
@@ -343,7 +344,7 @@ fn keep(
             on: false,
         });
     }
-    if growth(spec, mirror, stripe.bytes, ours).is_some() {
+    if growth(spec, inventory, mirror, stripe.bytes, ours).is_some() {
         // It joins again once the mirror has grown: md would take the new part for equal on both legs.
         steps.push(Action::Fail {
             array: mirror.name.clone(),

@@ -1,8 +1,7 @@
 //! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
 
 use super::{
-    durable::Ours, fast, free_name, is_optional, questions, refusals, restored, size,
-    without_fast_leg,
+    durable::Ours, fast, free_name, is_optional, questions, refusals, restored, without_fast_leg,
 };
 use crate::{
     action::{Action, Decision, Leg, Update},
@@ -11,6 +10,7 @@ use crate::{
     md::{Array, ArrayState, Knob, MAX_READ_ERRORS, SyncAction},
     model::{Refusal, Seen},
     proof::Unformatted,
+    size,
     spec::Spec,
     superblock::Uuid,
 };
@@ -298,16 +298,18 @@ fn grow_filesystem(
     })
 }
 
-/// How large the mirror could be, where that is more than it is and asked for.
+/// How large the mirror could be, where that is more than it is and asked for, and was not tried in vain.
 pub(super) fn growth(
     spec: &Spec,
+    inventory: &Inventory,
     mirror: &Array,
     stripe_bytes: u64,
     ours: &Ours<'_>,
 ) -> Option<u64> {
     let kib = size::mirror_kib(stripe_bytes, ours.identity.bytes);
     let idle = mirror.sync == Some(SyncAction::Idle);
-    (spec.policy.grow && idle && kib > mirror.component_kib).then_some(kib)
+    let wanted = spec.policy.grow && inventory.tried.grow_mirror.is_none();
+    (wanted && idle && kib > mirror.component_kib).then_some(kib)
 }
 
 /// Whether md copies, or is about to copy, between legs that both count as whole.

@@ -28,7 +28,6 @@ mod mirror;
 mod questions;
 mod refusals;
 mod restored;
-mod size;
 mod twins;
 mod verdict;
 
@@ -43,6 +42,7 @@ use crate::{
     model::{Code, Refusal},
     preflight,
     proof::Blank,
+    size,
     spec::Spec,
 };
 use durable::Durable;

@@ -1,11 +1,14 @@
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
 use super::*;
 use crate::{
-    fixtures,
+    fixtures::{self, super_disk},
     plan::{
         Plan,
         database::sim::{Sim, two_and_two},
         plan,
     },
+    super_disk::{Condition, Facts, Mirror, SuperDiskSeen, Sync, WaitingOn},
     world::World,
 };
 
@@ -17,13 +20,50 @@ struct Grown {
 
 impl Grown {
     fn new() -> Self {
-        let mut sim = Sim::up(&two_and_two());
+        Self::of(&two_and_two())
+    }
+
+    fn of(spec: &str) -> Self {
+        let mut sim = Sim::up(spec);
         let mut world = sim.world();
         for claim in world.nodes.claims.values_mut() {
             claim.size = size("1Ti", "1Ti");
         }
-        sim.cluster = fixtures::cluster(&two_and_two().replace("1Ti", "2Ti"));
+        sim.cluster = fixtures::cluster(&spec.replace("1Ti", "2Ti"));
         Self { sim, world }
+    }
+
+    /// The same, on super-disks whose local disks hold 2Ti.
+    fn on_super_disks() -> Self {
+        let disk = "  superDisk: { localDevices: [/dev/nvme0n1] }\n";
+        let mut grown = Self::of(&(two_and_two() + disk));
+        for set in grown.world.racks.values_mut() {
+            set.claim_size = Some(Quantity("1Ti".to_owned()));
+        }
+        for pod in ALL {
+            grown.disk(pod, Condition::Healthy, TIB);
+        }
+        grown
+    }
+
+    /// How a super-disk is, with a mirror of this size.
+    fn disk(&mut self, pod: &str, condition: Condition, bytes: u64) {
+        let mut seen = super_disk(condition);
+        if let SuperDiskSeen::Answered(answer) = &mut seen {
+            let sync = Sync {
+                progress: None,
+                kib_per_second: 0,
+            };
+            answer.facts = Some(Facts {
+                mirror: Some(Mirror { bytes, sync }),
+            });
+        }
+        self.world.super_disks.insert(pod.to_owned(), seen);
+    }
+
+    fn waits(&self) -> Option<String> {
+        let sight = Sight::of(&self.sim.cluster, &self.world, self.sim.clock).unwrap();
+        grow(&sight, &mut NodesStep::default()).map(|wait| wait.to_string())
     }
 
     fn claim(&mut self, pod: &str, requested: &str, capacity: &str) {
@@ -54,6 +94,7 @@ fn size(requested: &str, capacity: &str) -> ClaimSize {
     }
 }
 
+const TIB: u64 = 1 << 40;
 const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
 
 #[test]
@@ -78,11 +119,7 @@ fn what_grows_is_told_with_the_drivers_words_and_holds_up_nothing() {
     for pod in ALL {
         grown.claim(pod, "2Ti", "2Ti");
     }
-    let wait = |grown: &Grown| {
-        let sight = Sight::of(&grown.sim.cluster, &grown.world, grown.sim.clock).unwrap();
-        grow(&sight, &mut NodesStep::default()).map(|wait| wait.to_string())
-    };
-    assert_eq!(wait(&grown), None);
+    assert_eq!(grown.waits(), None);
     grown.claim("chat-db-b-0", "2Ti", "1Ti");
     let claim = grown
         .world
@@ -92,12 +129,12 @@ fn what_grows_is_told_with_the_drivers_words_and_holds_up_nothing() {
         .unwrap();
     claim.size.words = Some("waiting for the node".to_owned());
     assert_eq!(
-        wait(&grown).unwrap(),
+        grown.waits().unwrap(),
         "the volume of data-chat-db-b-0 grows to 2Ti: waiting for the node"
     );
     grown.claim("chat-db-b-1", "1Ti", "1Ti");
     assert_eq!(
-        wait(&grown).unwrap(),
+        grown.waits().unwrap(),
         "the volume of data-chat-db-b-0 grows to 2Ti: waiting for the node; one more grows or has yet to"
     );
 }
@@ -137,9 +174,75 @@ fn volumes_grow_while_a_node_is_away() {
 }
 
 #[test]
-fn a_rack_makes_claims_of_the_size_that_it_was_made_with() {
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+fn super_disks_grow_one_after_another_each_when_the_one_before_is_whole() {
+    let mut grown = Grown::on_super_disks();
+    assert_eq!(grown.asks(), ALL[..1]);
+    assert_eq!(
+        grown.waits().unwrap(),
+        "the volume of data-chat-db-a-0 grows to 2Ti; 3 more grow or have yet to"
+    );
+    // The driver is at it, then the agent.
+    grown.claim(ALL[0], "2Ti", "1Ti");
+    assert_eq!(grown.asks(), [""; 0]);
+    grown.claim(ALL[0], "2Ti", "2Ti");
+    assert_eq!(grown.asks(), [""; 0]);
+    assert_eq!(
+        grown.waits().unwrap(),
+        "the volume of data-chat-db-a-0 grows to 2Ti: its super-disk uses 1048576 MiB of the volume, and uses all of it \
+         once the pod is of this operator's release and its local disks together are as large; 3 more grow or have yet to"
+    );
+    // As md has it: something is left before the data.
+    let grown_mirror = 2 * TIB - (193 << 20);
+    let step = Condition::FastLost {
+        waiting_on: WaitingOn::Step,
+    };
+    for condition in [step, Condition::Rebuilding] {
+        grown.disk(ALL[0], condition, grown_mirror);
+        assert_eq!(grown.asks(), [""; 0]);
+    }
+    assert_eq!(
+        grown.waits().unwrap(),
+        "the volume of data-chat-db-a-1 grows to 2Ti: the super-disk of chat-db-a-0 comes first: the local disks are filled \
+         from the network disk, which serves meanwhile; 2 more grow or have yet to"
+    );
+    grown.disk(ALL[0], Condition::Healthy, grown_mirror);
+    assert_eq!(grown.asks(), ALL[1..2]);
+    for pod in ALL {
+        grown.claim(pod, "2Ti", "2Ti");
+        grown.disk(pod, Condition::Healthy, grown_mirror);
+    }
+    assert_eq!(grown.waits(), None);
+}
 
+#[test]
+fn a_super_disk_that_waits_for_a_person_or_is_away_holds_up_no_other() {
+    let mut grown = Grown::on_super_disks();
+    let too_few = Condition::FastLost {
+        waiting_on: WaitingOn::LocalDevices {
+            found: 0,
+            wanted: 1,
+        },
+    };
+    grown.disk(ALL[3], too_few, TIB);
+    grown.world.super_disks.remove(ALL[2]);
+    assert_eq!(grown.asks(), ALL[..1]);
+}
+
+#[test]
+fn a_super_disk_smaller_than_a_volume_that_has_not_grown_is_no_news() {
+    let mut grown = Grown::on_super_disks();
+    for set in grown.world.racks.values_mut() {
+        set.claim_size = Some(Quantity("2Ti".to_owned()));
+    }
+    for pod in ALL {
+        grown.claim(pod, "2Ti", "2Ti");
+        grown.disk(pod, Condition::Healthy, TIB / 2);
+    }
+    assert_eq!(grown.waits(), None);
+}
+
+#[test]
+fn a_rack_makes_claims_of_the_size_that_it_was_made_with() {
     let mut grown = Grown::new();
     let made = Quantity("1Ti".to_owned());
     for set in grown.world.racks.values_mut() {

@@ -145,7 +145,8 @@ fn the_disk_is_told_by_a_file_what_it_is_and_by_flags_what_it_shall_be() {
         "identify --entry /etc/readstates/volumes/$(POD_NAME) --device /volume --to /run/readstates/disk.json"
     );
     let common = "--disk /run/readstates/disk.json --local /dev/disk/by-id/google-local-nvme-ssd-* --local \
-                  /dev/nvme9n1 --local-count 2 --mount /var/lib/superdisk/talk.chat/data --fs xfs --fast-leg optional";
+                  /dev/nvme9n1 --local-count 2 --mount /var/lib/superdisk/talk.chat/data --fs xfs --fast-leg optional \
+                  --grow";
     assert_eq!(
         args(1),
         format!("assemble {common} --owner 999:999 --decision /etc/readstates/volumes/$(POD_NAME)")

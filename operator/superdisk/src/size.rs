@@ -1,4 +1,4 @@
-//! Size of a mirror.
+//! Sizes of mirrors.
 
 use crate::spec::FilesystemKind;
 
@@ -12,7 +12,7 @@ const LARGE_SLACK_KIB: u64 = 1 << 20;
 const LARGE_KIB: u64 = 16 << 20;
 
 /// The least that mkfs makes a filesystem of, in KiB, with some reserve.
-pub(super) fn least_kib(kind: FilesystemKind) -> u64 {
+pub(crate) fn least_kib(kind: FilesystemKind) -> u64 {
     match kind {
         FilesystemKind::Xfs => 300 << 10,
         FilesystemKind::Ext4 => 64 << 10,
@@ -20,7 +20,7 @@ pub(super) fn least_kib(kind: FilesystemKind) -> u64 {
 }
 
 /// Size, in KiB, of a mirror of two legs of these sizes.
-pub(super) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {
+pub(crate) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {
     let usable = |bytes: u64| {
         let sectors = bytes / 512;
         // mdadm leaves at most 1/1024 of a small member free, and something for superblock and bitmap.
@@ -42,7 +42,7 @@ pub(super) fn mirror_kib(fast_bytes: u64, durable_bytes: u64) -> u64 {
 }
 
 /// Whether a stripe has room for a member of a mirror of `kib` KiB.
-pub(super) fn has_room(stripe_bytes: u64, kib: u64) -> bool {
+pub(crate) fn has_room(stripe_bytes: u64, kib: u64) -> bool {
     let sectors = stripe_bytes / 512;
     let offset = LARGE_OFFSET.min(sectors / 1024 + 4096);
     sectors.saturating_sub(offset) / 2 >= kib
