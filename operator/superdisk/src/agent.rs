@@ -57,6 +57,7 @@ use crate::{
     stop::Stop,
     sysfs::kernel_node,
     teardown::{TeardownError, teardown},
+    told::told,
 };
 
 /// Longest time between two looks.
@@ -190,7 +191,7 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     }
     workers.end(deadline);
     let host = AgentHost::new(&disk, &agent, deadline);
-    teardown(&options.spec.mount, &host)?;
+    told(|| teardown(&options.spec.mount, &host))?;
     agent.is_down();
     if let Err(error) = StateFolder::new(&options.state_dir, &volume).forget_record() {
         // The reaper finds nothing to do, and forgets it then.

@@ -45,4 +45,5 @@ pub mod stop;
 pub mod superblock;
 pub mod sysfs;
 pub mod teardown;
+pub mod told;
 pub mod uevent;

@@ -14,7 +14,7 @@ use superdisk::{
     execute::Executor,
     flags::SpecFlags,
     identify::{self, IdentifyArgs},
-    inventory::Devices,
+    inventory::{self, Devices},
     model::Request,
     node_setup::NodeSetupArgs,
     preflight, report,
@@ -22,6 +22,7 @@ use superdisk::{
     snapshot::cli::SnapshotArgs,
     stop::end_on_sigterm,
     sysfs::{self, FileSystem},
+    told::told,
 };
 
 const EXIT_FAILED: u8 = 1;
@@ -163,17 +164,21 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
         Command::Agent(args) => args.run(),
-        Command::Status(args) => args.run(),
+        Command::Status(args) => told(|| args.run()),
         Command::Patrol(args) => args.run(),
-        Command::Teardown(args) => args.run(),
+        Command::Teardown(args) => told(|| args.run()),
         Command::Reap(args) => args.run(),
         Command::NodeSetup(args) => args.run(),
         Command::Identify(args) => run_identify(&args),
-        Command::Assemble(args) => run_assemble(&args),
-        Command::Resolve(args) => run_resolve(&args),
+        Command::Assemble(args) => told(|| run_assemble(&args)),
+        Command::Resolve(args) => told(|| run_resolve(&args)),
         Command::Snapshot(args) => args.run(),
-        Command::Preflight(args) => run_preflight(args),
+        Command::Preflight(args) => told(|| run_preflight(args)),
     };
+    for device in inventory::silent() {
+        let device = device.display();
+        eprintln!("{device} does not answer: this process ends when it does");
+    }
     result.unwrap_or_else(|error| {
         eprintln!("error: {}", chain(error.as_ref()));
         ExitCode::from(EXIT_FAILED)

@@ -2,10 +2,11 @@
 
 use std::{
     error::Error,
-    io::IsTerminal,
+    io::{self, IsTerminal},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -23,6 +24,7 @@ use crate::{
     status::{Paint, Report, draw},
     stop::{Stop, end_on_sigterm},
     sysfs::SECTOR_BYTES,
+    told::{told, while_said},
 };
 
 /// Flags of `superdisk agent`.
@@ -76,7 +78,7 @@ impl AgentArgs {
         options.check_max_kib = u64::from(self.check_rate) << 10;
         options.teardown_time = self.teardown_time;
         Ok(if self.once {
-            once(&options)?
+            told(|| once(&options))?
         } else {
             run(&options)?
         })
@@ -170,7 +172,12 @@ impl PatrolArgs {
         };
         let before = look_at(&options)?;
         let (mirror, healed_before) = healthy(&before)?;
-        let mut disk = BlockDevice::open(&mirror)?;
+        let at = AtomicU64::new(record.position);
+        let mut disk = Counted {
+            disk: BlockDevice::open(&mirror)?,
+            at: &at,
+        };
+        let (bytes, said) = (disk.bytes(), AtomicU64::new(u64::MAX));
         let (size, begun) = (disk.bytes() - record.position, Instant::now());
         let save = |record: &patrol::Record| {
             if claim.is_some()
@@ -185,7 +192,25 @@ impl PatrolArgs {
             save: &save,
             now: &now,
         };
-        patrol::patrol(&mut disk, u64::from(self.rate) << 20, &mut record, &escort);
+        let on_terminal = std::io::stderr().is_terminal();
+        let word = || {
+            let at = at.load(Ordering::Relaxed);
+            let stands = said.swap(at, Ordering::Relaxed) == at;
+            let word = patrolled(at, bytes, stands);
+            if on_terminal {
+                eprint!("\r\x1b[K{word}");
+            } else {
+                say(&word);
+            }
+        };
+        let every = Duration::from_secs(if on_terminal { 2 } else { 30 });
+        let rate = u64::from(self.rate) << 20;
+        while_said(every, &word, || {
+            patrol::patrol(&mut disk, rate, &mut record, &escort);
+        });
+        if on_terminal {
+            eprint!("\r\x1b[K");
+        }
         let healed = look_at(&options)
             .ok()
             .and_then(|report| Some(healthy(&report).ok()?.1));
@@ -204,6 +229,33 @@ impl PatrolArgs {
         } else {
             ExitCode::FAILURE
         })
+    }
+}
+
+/// How far a patrol has come; `stands`: as far as it was when this was said last.
+fn patrolled(at: u64, bytes: u64, stands: bool) -> String {
+    let why = if stands {
+        ": a disk does not answer, or the fast leg is away"
+    } else {
+        ""
+    };
+    format!("read {} of {} MiB{why}", at >> 20, bytes >> 20)
+}
+
+/// A disk that says where it is read.
+struct Counted<'a> {
+    disk: BlockDevice,
+    at: &'a AtomicU64,
+}
+
+impl Disk for Counted<'_> {
+    fn bytes(&self) -> u64 {
+        self.disk.bytes()
+    }
+
+    fn read(&mut self, offset: u64, length: usize) -> io::Result<()> {
+        self.at.store(offset, Ordering::Relaxed);
+        self.disk.read(offset, length)
     }
 }
 
@@ -334,6 +386,7 @@ impl Node for ReapArgs {
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),
         };
-        take_down_claimed(&spec, &self.state_dir, self.time).map_err(|error| chain(&error))
+        let taken_down = told(|| take_down_claimed(&spec, &self.state_dir, self.time));
+        taken_down.map_err(|error| chain(&error))
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 pub use disks::{Blocks, Devices, header_on};
 pub use observe::{ObserveError, observe};
+pub use patience::silent;
 #[cfg(test)]
 pub(crate) use {disks::read_direct, patience::read_within};
 

@@ -22,6 +22,12 @@ fn stuck() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     STUCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The devices that have not answered yet; this process ends once they do.
+#[must_use]
+pub fn silent() -> Vec<PathBuf> {
+    stuck().iter().cloned().collect()
+}
+
 fn no_answer(time: Duration) -> io::Error {
     let text = format!("it does not answer within {} s", time.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
