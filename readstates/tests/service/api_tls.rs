@@ -2,8 +2,10 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::common::{NEVER, PATIENCE, Running, config, on};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use crate::{
+    authority::Authority,
+    common::{NEVER, PATIENCE, Running, config, on},
+};
 use readstates::{
     access::{AccessConfig, token},
     config::ServeConfig,
@@ -24,30 +26,6 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const LOOK: Duration = Duration::from_millis(20);
-
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        let issuer = Issuer::new(params, key);
-        Self { issuer, pem }
-    }
-
-    /// A certificate for this name, and its key.
-    fn issue(&self, name: &str) -> (String, String) {
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-}
 
 /// A member that speaks TLS.
 struct TlsWorld {

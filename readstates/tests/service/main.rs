@@ -12,6 +12,7 @@ mod adaptive_flushing;
 mod api_tls;
 mod attacker;
 mod audit;
+mod authority;
 mod backup;
 mod batch;
 mod batch_v2;

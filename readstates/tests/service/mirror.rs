@@ -8,8 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use self::world::{Gate, Mirroring, Old, Ours, ROUTES, routes_file};
+use self::world::{Gate, Mirroring, Old, Ours, ROUTES, behind_tls, routes_file};
 use crate::{
+    authority::Authority,
     common::{PATIENCE, SOON, alone, client},
     process,
 };
@@ -412,6 +413,50 @@ async fn a_stop_sends_what_waits_first() {
     }
 }
 
+#[tokio::test]
+async fn an_old_system_behind_tls_is_believed_by_its_certificate_alone() {
+    let old = Old::start().await;
+    old.set(1, 10, 100, 2);
+    let member = alone().await;
+    let authority = Authority::new();
+    let (url, _tls) = behind_tls(&old.url, &authority.issue("localhost")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, pem: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, pem).unwrap();
+        file.display().to_string()
+    };
+    let (ca, other) = (
+        file("ca.pem", &authority.pem),
+        file("other.pem", &Authority::new().pem),
+    );
+    let mirror = Mirroring::start(&url, member.url("").as_str(), &["--old-ca-file", &ca]);
+    mirror.ack(1, 11, 200).await;
+    let both = states("old", &[(10, 100, 2), (11, 200, 0)]);
+    assert_eq!(mirror.read("/users/1/states").await, (200, both));
+    mirror.settled().await;
+    assert_eq!(member.state(1, 11).await, Some((200, 0)));
+    assert_eq!(mirror.stop().0, 0);
+
+    // Of another CA, of a name that is not in the certificate, and of no CA that is named.
+    let of_an_address = url.replace("localhost", "127.0.0.1");
+    let received = old.received.lock().unwrap().len();
+    for (url, more) in [
+        (&url, vec!["--old-ca-file", &*other]),
+        (&of_an_address, vec!["--old-ca-file", &*ca]),
+        (&url, vec![]),
+    ] {
+        let mirror = Mirroring::start(url, NOBODY, &more);
+        assert_eq!(
+            mirror.read("/users/1/states").await.0,
+            502,
+            "{url} {more:?}"
+        );
+        assert_eq!(mirror.stop().0, 0);
+    }
+    assert_eq!(old.received.lock().unwrap().len(), received);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_listened_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -436,6 +481,12 @@ fn what_makes_no_sense_is_refused_before_anything_is_listened_on() {
     assert!(status == 3 && error.contains("does: read"), "{error}");
     let (status, _, error) = with(deletes, &["--old", "http://chat/api"]);
     assert!(status == 2 && error.contains("--old"), "{error}");
+    let no_file = ["--old", "https://chat", "--old-ca-file", "/nowhere/ca.pem"];
+    let (status, _, error) = with(deletes, &no_file);
+    assert!(
+        status != 0 && error.contains("--old-ca-file: failed to read /nowhere/ca.pem"),
+        "{error}"
+    );
     let (status, _, error) = with(deletes, &["--old", NOBODY, "--serve", "101"]);
     assert!(status == 2 && error.contains("percentage"), "{error}");
 }

@@ -20,9 +20,20 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::{
+    ServerConfig,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
     common::{PATIENCE, Running, client},
@@ -97,6 +108,42 @@ where
         }
     });
     (address, tasks)
+}
+
+/// What speaks TLS with a certificate and its key, and passes everything on to a URL: as what, until the set of tasks is
+/// dropped.
+pub(super) async fn behind_tls(
+    url: &str,
+    (certificate, key): &(String, String),
+) -> (String, JoinSet<()>) {
+    let certificates = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let address = url.trim_start_matches("http://").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            let (acceptor, address) = (acceptor.clone(), address.clone());
+            connections.spawn(async move {
+                // Who does not trust the certificate leaves.
+                if let Ok(mut secret) = acceptor.accept(socket).await {
+                    let mut plain = TcpStream::connect(address).await.unwrap();
+                    let _ = copy_bidirectional(&mut secret, &mut plain).await;
+                }
+            });
+        }
+    });
+    (format!("https://localhost:{port}"), tasks)
 }
 
 type Channels = BTreeMap<u64, (u64, u64)>;
