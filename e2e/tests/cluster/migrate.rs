@@ -8,7 +8,7 @@ use std::{env, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Cluster, Look, Moving, Told, Users, World, cassandra_spec, until};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod};
 use kube::{
     ResourceExt,
     api::{DeleteParams, EvictParams, ListParams},
@@ -192,9 +192,17 @@ fn failed(status: &ReadStateMigrationStatus) -> bool {
 async fn kill(old: &Cluster, world: &World, kill: Kill) -> Result<()> {
     let pods = old.api::<Pod>();
     let ours = ListParams::default().labels("readstates.dev/migration=away");
+    // It copies in a container that has to end before its pod counts as running.
     let runs = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-        pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
+        let status = pod.status.as_ref();
+        let copies = status.and_then(|status| status.init_container_statuses.as_ref());
+        let compares = status.and_then(|status| status.container_statuses.as_ref());
+        let mut containers = [copies, compares].into_iter().flatten().flatten();
+        let is_running = |one: &ContainerStatus| {
+            let state = one.state.as_ref();
+            state.is_some_and(|state| state.running.is_some())
+        };
+        pod.metadata.deletion_timestamp.is_none() && containers.any(is_running)
     };
     let before: ReadStateMigration = old.api().get("away").await?;
     let before = before.status.and_then(|status| status.progress);

@@ -390,3 +390,17 @@ impl Node for ReapArgs {
         taken_down.map_err(|error| chain(&error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patrol_that_stands_says_what_may_hold_it() {
+        assert_eq!(patrolled(7 << 20, 9 << 20, false), "read 7 of 9 MiB");
+        assert_eq!(
+            patrolled(7 << 20, 9 << 20, true),
+            "read 7 of 9 MiB: a disk does not answer, or the fast leg is away"
+        );
+    }
+}
