@@ -15,7 +15,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -71,8 +71,8 @@ struct Shared {
     name: String,
     path: PathBuf,
     state: Mutex<DiskState>,
-    /// Told when `hung` changes.
-    unhung: Condvar,
+    /// Told when `hung` changes, and when something is in the cache that was not.
+    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Disk {
                 name: name.to_owned(),
                 path: path.to_owned(),
                 state: Mutex::new(state),
-                unhung: Condvar::new(),
+                changed: Condvar::new(),
             }),
         })
     }
@@ -164,7 +164,7 @@ impl Disk {
         state.fails = false;
         state.hung = false;
         drop(state);
-        self.shared.unhung.notify_all();
+        self.shared.changed.notify_all();
     }
 
     /// Adds this to each operation from now on.
@@ -180,7 +180,7 @@ impl Disk {
     /// Answers nothing from now on, or goes on.
     pub fn hang(&self, hung: bool) {
         self.state().hung = hung;
-        self.shared.unhung.notify_all();
+        self.shared.changed.notify_all();
     }
 
     /// What it did since this was asked last.
@@ -194,10 +194,16 @@ impl Disk {
         self.state().counters.bytes_written
     }
 
-    /// Pages that a power cut would take now.
+    /// Waits until a power cut would take something; whether it came to that within `limit`.
     #[must_use]
-    pub fn unflushed_pages(&self) -> usize {
-        self.state().unflushed.len()
+    pub fn comes_to_hold_unflushed(&self, limit: Duration) -> bool {
+        let flushed = |state: &mut DiskState| state.unflushed.is_empty();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(self.state(), limit, flushed);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.unflushed.is_empty()
     }
 
     /// Loses what was not flushed, as far as the cache is volatile; faults stay.
@@ -281,7 +287,7 @@ impl Disk {
         while state.hung && !gone() {
             state = match self
                 .shared
-                .unhung
+                .changed
                 .wait_timeout(state, Duration::from_millis(200))
             {
                 Ok((state, _)) => state,
@@ -330,6 +336,7 @@ impl Disk {
                 Ok(())
             }
         });
+        self.shared.changed.notify_all();
         settled.map_err(|_| state.failed(EIO))
     }
 

@@ -1,9 +1,6 @@
 //! Ordinary life of a super-disk: a first boot, reboots, power cuts, growth, an end.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e_disk::{
@@ -104,11 +101,10 @@ fn a_power_cut_while_writing_loses_nothing_that_was_synced() -> Result<()> {
         synced.push(superdisk.write(&vm, &format!("synced-{n}"), 1)?);
     }
     // The sync of the last file emptied the disks' caches, and a slow guest may not have written since.
-    let deadline = Instant::now() + 60 * SECOND;
-    while rack.local(0).unflushed_pages() + rack.local(1).unflushed_pages() == 0 {
-        ensure!(Instant::now() < deadline, "nothing is written unsynced");
-        thread::sleep(SECOND / 1000);
-    }
+    ensure!(
+        rack.local(0).comes_to_hold_unflushed(60 * SECOND),
+        "nothing is written without a sync"
+    );
     vm.cut_power()?;
 
     let vm = rack.boot()?;

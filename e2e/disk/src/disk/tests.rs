@@ -34,9 +34,12 @@ fn a_power_cut_takes_what_was_not_flushed_and_nothing_else() {
     let (_folder, disk) = disk(WriteCache::Volatile);
     disk.write(0, &[1; 4096], false).unwrap();
     disk.flush().unwrap();
+    assert!(!disk.comes_to_hold_unflushed(Duration::ZERO));
+    let waits = disk.clone();
+    let waits = std::thread::spawn(move || waits.comes_to_hold_unflushed(Duration::MAX));
     disk.write(0, &[2; 512], false).unwrap();
+    assert!(waits.join().unwrap());
     disk.write(8192, &[3; 4096], true).unwrap();
-    assert_eq!(disk.unflushed_pages(), 1);
     assert_eq!(disk.read(0, 1024), Ok([[2; 512], [1; 512]].concat()));
     disk.cut_power();
     assert_eq!(disk.read(0, 1024), Ok(vec![1; 1024]));
