@@ -84,7 +84,7 @@ fn a_network_disk_that_has_grown_is_used_by_the_agent_while_it_serves() -> Resul
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
     superdisk.in_sync(&vm)?;
-    // Somebody writes all the while.
+    // Files are written while it grows.
     let _writes = vm.begin(
         "for n in $(seq 40); do dd if=/dev/urandom of=/mnt/data/during-$n bs=64k count=4 conv=fsync || exit 1; done 2>/dev/null; \
          touch /run/written",

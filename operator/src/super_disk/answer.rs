@@ -92,7 +92,7 @@ pub struct Facts {
 /// The mirror of both legs.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// Its capacity.
+    /// Capacity of the mirror, in bytes.
     pub bytes: u64,
     /// What it does besides serving.
     pub sync: Sync,

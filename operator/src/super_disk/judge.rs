@@ -146,8 +146,8 @@ fn answered(answer: &AgentState) -> Judgement {
     }
 }
 
-/// Whether its mirror is smaller than a volume of so many bytes by more than what md and the filesystem keep to
-/// themselves, and by how much: its own size. `None` where it is not, or nobody says.
+/// The mirror's size in bytes, if it is smaller than a volume of `volume` bytes by more than md leaves unused. `None` if it
+/// is not, or if its agent has not answered.
 #[must_use]
 pub fn smaller_than(seen: &SuperDiskSeen, volume: u64) -> Option<u64> {
     let SuperDiskSeen::Answered(answer) = seen else {

@@ -111,19 +111,20 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
     }
 }
 
-/// Whether both legs have room for a larger mirror. What failed is tried again a day later: each attempt takes the fast
+/// Whether the mirror is to grow now. What failed is tried again a day later: each attempt takes the fast
 /// leg out, and copies everything to it.
 fn may_grow(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> bool {
-    let (Some(mirror), Some(stripe)) = (&facts.mirror, &facts.stripe) else {
-        return false;
-    };
-    let Some(durable) = &mirror.durable else {
-        return false;
-    };
     let again = memory.grew_at.is_none_or(|last| now >= last + DAY);
-    let idle = mirror.sync.action == SyncAction::Idle;
-    let larger = mirror_kib(stripe.bytes, durable.bytes) > mirror.bytes >> 10;
-    limits.grow && again && idle && larger
+    let mirror = facts.mirror.as_ref();
+    let idle = mirror.is_some_and(|mirror| mirror.sync.action == SyncAction::Idle);
+    limits.grow && again && idle && has_room(facts) == Some(true)
+}
+
+/// Whether both legs have room for a larger mirror; `None` while one of them is away.
+fn has_room(facts: &Facts) -> Option<bool> {
+    let (mirror, stripe) = (facts.mirror.as_ref()?, facts.stripe.as_ref()?);
+    let durable = mirror.durable.as_ref()?;
+    Some(mirror_kib(stripe.bytes, durable.bytes) > mirror.bytes >> 10)
 }
 
 /// Whether writes reach the durable leg; `None` when they do.

@@ -1,4 +1,4 @@
-//! Words about work that takes long, for whoever waits for it: a disk that does not answer cannot be given up.
+//! Progress messages of commands that take long: a read from a disk that does not answer cannot be cancelled.
 
 use std::{
     thread,

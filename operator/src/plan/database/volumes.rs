@@ -70,7 +70,8 @@ pub(super) fn grow(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseW
     })
 }
 
-/// The super-disk whose local disks are being filled, or soon are, in words. What only a person can end holds nobody up.
+/// The super-disk whose local disks are being filled or soon will be, in words. One that waits for a person does not hold up
+/// the others.
 fn refilled(sight: &Sight<'_>) -> Option<String> {
     let is_refilled = |state| match state {
         SuperDiskState::Rebuilding | SuperDiskState::FastLost | SuperDiskState::Assembling => true,

@@ -36,7 +36,7 @@ pub struct Memory {
     pub attempts: Vec<Attempt>,
     /// The comparison of the legs.
     pub check: CheckMemory,
-    /// When the mirror was last to grow, since it last grew as far as it can. Left out when there is nothing to say: an agent
+    /// When an attempt to make the mirror larger began, until it is as large as the legs allow. Left out when there is nothing to say: an agent
     /// of the release before reads the rest then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grew_at: Option<Seconds>,
@@ -77,6 +77,10 @@ impl Memory {
         if facts.mirror.is_some() {
             self.last_beat.get_or_insert(now);
         }
+        // It has grown: an attempt that failed leaves room.
+        if super::has_room(facts) == Some(false) {
+            self.grew_at = None;
+        }
         if let Some(mirror) = &facts.mirror {
             self.check.observe(mirror, now);
         }
@@ -115,8 +119,8 @@ impl Memory {
             }
             Step::RebuildFastLeg => self.rebuild_wanted = false,
             Step::StartCheck { from, to } => self.check.open(*from, *to),
-            Step::Grow => self.grew_at = None,
             Step::ReAddFastLeg
+            | Step::Grow
             | Step::RemoveFastLeg
             | Step::StopStripe
             | Step::ClearWriteError

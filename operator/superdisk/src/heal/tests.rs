@@ -182,9 +182,13 @@ fn a_growth_that_failed_is_tried_again_a_day_later() {
     assert!(!remembered(&grown(), &memory).1.contains(&Step::Grow));
     memory.before(&Step::Grow, NOW - DAY);
     assert_eq!(remembered(&grown(), &memory).1, [Step::Grow]);
-    // One that went well is not counted: the disk may grow again.
+    // The fast leg came back to a mirror of the old size: the plan succeeded, and nothing has grown.
     memory.before(&Step::Grow, NOW - 1);
     memory.after(&Step::Grow, 0);
+    memory.observe(&grown(), NOW);
+    assert!(!remembered(&grown(), &memory).1.contains(&Step::Grow));
+    // One that has grown may grow again at once.
+    memory.observe(&healthy(), NOW);
     assert_eq!(remembered(&grown(), &memory).1, [Step::Grow]);
 }
 
