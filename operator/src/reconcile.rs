@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     known::Known,
     objects, observe,
-    plan::{Plan, RolloutStep, WaitingOn, plan},
+    plan::{Plan, RolloutStep, WaitingOn, internode_stage, plan},
     spec::{Identity, ValidatedCluster},
     status::{self, Decided, Report},
     stop::{self, LOOK_SOON},
@@ -106,7 +106,9 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
     let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| {
         let (login, certificates) = (world.login(), world.certificates());
-        valid.seen(login, certificates, world.has_client_ca())
+        let valid = valid.seen(login, certificates, world.has_client_ca());
+        let stage = internode_stage(&valid, &world, now);
+        valid.between_nodes(stage)
     });
 
     let (plan, done) = match &valid {

@@ -1,4 +1,5 @@
-//! A database that speaks CQL and between its two nodes over TLS only, and whose certificate changes: `hack/e2e --full tls`.
+//! A database that speaks CQL over TLS only, and between its two nodes once that is asked for, and whose certificate changes:
+//! `hack/e2e --full tls`.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use anyhow::{Result, ensure};
 use e2e::{Authority, Cluster, Told, World, is_ready};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use readstates_operator_api::TlsSpec;
+use readstates_operator_api::{InternodeTls, ReadStateCluster, TlsSpec};
+use serde_json::json;
 
 use crate::database::{has_nodes, spec};
 
@@ -17,7 +19,7 @@ const SECRET: &str = "certificates";
 const CHANGES: Duration = Duration::from_mins(12);
 
 #[tokio::test]
-#[ignore = "a database of two nodes that starts twice: eight minutes"]
+#[ignore = "a database of two nodes that starts five times: fifteen minutes"]
 async fn a_database_speaks_over_tls_only_and_follows_its_certificate() -> Result<()> {
     let world = World::installed().await?;
     let place = world.namespace("tls").await?;
@@ -34,14 +36,15 @@ async fn a_database_speaks_over_tls_only_and_follows_its_certificate() -> Result
     spec.database.tls = Some(TlsSpec {
         secret_name: Some(SECRET.to_owned()),
         issuer_ref: None,
-        internode: Some(true),
+        internode: None,
     });
     cluster.apply(spec).await?;
     has_nodes(&cluster, 2).await?;
     cluster.available().await?;
-    speak_over_tls_only(&cluster).await?;
     let told = Told::by(&cluster.service()?, 60).await?;
     cluster.flush(0).await?;
+    Box::pin(encrypt_between_nodes(&cluster)).await?;
+    speak_over_tls_only(&cluster).await?;
     ensure!(
         cluster.cassandra().await.is_err(),
         "the database answers in the clear"
@@ -62,6 +65,44 @@ async fn a_database_speaks_over_tls_only_and_follows_its_certificate() -> Result
     cluster.replace_pod(0).await?;
     told.holds(&cluster.service()?).await?;
     cluster.delete().await
+}
+
+/// Switched on while the nodes serve: in three rounds of restarts.
+async fn encrypt_between_nodes(cluster: &Cluster) -> Result<()> {
+    let stage = |chat: &ReadStateCluster| {
+        let status = chat.status.as_ref();
+        status.and_then(|status| status.database_internode_tls)
+    };
+    let chat = cluster.api::<ReadStateCluster>().get("chat").await?;
+    ensure!(
+        stage(&chat) == Some(InternodeTls::Off),
+        "{:?}",
+        stage(&chat)
+    );
+    let patch = json!({ "spec": { "database": { "tls": { "internode": true } } } });
+    let patch = patch.to_string();
+    cluster
+        .kubectl(&[
+            "patch",
+            "readstatecluster/chat",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ])
+        .await?;
+    for wanted in [
+        InternodeTls::Accepted,
+        InternodeTls::Preferred,
+        InternodeTls::Required,
+    ] {
+        let reached = move |chat: &ReadStateCluster| stage(chat) == Some(wanted);
+        let words = format!("has stage {wanted:?} of TLS between nodes");
+        cluster
+            .sees_within("chat", &words, CHANGES, reached)
+            .await?;
+    }
+    has_nodes(cluster, 2).await?;
+    cluster.available().await
 }
 
 /// Both nodes log each connection between them, and how it is encrypted.

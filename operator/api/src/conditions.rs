@@ -210,6 +210,8 @@ pub enum Reason {
     ReplicationChanging,
     /// Every read state has as many copies as wanted.
     ReplicationChanged,
+    /// The database nodes are being restarted for another stage of TLS between them.
+    InternodeTlsChanging,
     /// A rack was removed from the spec while it still has nodes of the database; the message names one.
     RackMissing,
     /// A database node is joining.

@@ -89,11 +89,23 @@ use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
         .message("internode is valid only with engine: the nodes of an external database are configured elsewhere")
         .field_path(".tls.internode"),
     validation = Rule::new(
-        "!has(self.engine) || (has(self.tls) == has(oldSelf.tls) && (!has(self.tls) || self.tls == oldSelf.tls))"
+        "!has(self.engine) || (has(self.tls) == has(oldSelf.tls) && (!has(self.tls) || (\
+         (has(self.tls.secretName) ? self.tls.secretName : '') == \
+         (has(oldSelf.tls.secretName) ? oldSelf.tls.secretName : '') && \
+         has(self.tls.issuerRef) == has(oldSelf.tls.issuerRef) && \
+         (!has(self.tls.issuerRef) || self.tls.issuerRef == oldSelf.tls.issuerRef))))"
     ).message(
-        "tls cannot change with engine: while members restart one after another, cache pods could reach only some of \
-         them. To replace certificates, update the same Secret; to enable or disable TLS, create a new ReadStateCluster"
-    ).reason(Reason::FieldValueForbidden)
+        "tls cannot change with engine, but for internode: while members restart one after another, cache pods could reach \
+         only some of them. To replace certificates, update the same Secret; to enable or disable TLS, create a new \
+         ReadStateCluster"
+    ).reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "!has(self.engine) || self.engine != 'Scylla' || !has(self.tls) || !has(oldSelf.tls) || \
+         (has(self.tls.internode) && self.tls.internode) == (has(oldSelf.tls.internode) && oldSelf.tls.internode)"
+    ).message(
+        "internode cannot change with engine Scylla: members without it do not listen where members with it connect. Create \
+         a new ReadStateCluster"
+    ).field_path(".tls.internode").reason(Reason::FieldValueForbidden)
 )]
 pub struct DatabaseSpec {
     /// The database the operator runs: `Cassandra` or `Scylla`.

@@ -71,7 +71,7 @@ pub use storage::{
     S3Storage, VolumeClaimStorage,
 };
 pub use super_disk::{FastLeg, Filesystem, SuperDiskSpec};
-pub use tls::{ApiTlsSpec, IdentitySpec, IssuerRef, TlsSpec};
+pub use tls::{ApiTlsSpec, IdentitySpec, InternodeTls, IssuerRef, TlsSpec};
 pub use upgrade::{DatabaseUpgrade, DatabaseUpgradeStage, NodeUpgrade};
 pub use verification::Verification;
 

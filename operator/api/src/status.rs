@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     replication::DatabaseReplication,
     restore::RestoreStatus,
+    tls::InternodeTls,
     upgrade::{DatabaseUpgrade, NodeUpgrade},
 };
 
@@ -71,6 +72,11 @@ pub struct ReadStateClusterStatus {
     /// was created. Editing this can lose data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_replication: Option<DatabaseReplication>,
+
+    /// How far the traffic between the members of the database is encrypted: what they all have, or are being restarted for,
+    /// one after another. Absent without `spec.database.tls`, and with an external database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_internode_tls: Option<InternodeTls>,
 
     /// The keyspace that was created or verified. While it matches the spec, cache pods do not wait for the schema Job
     /// to run again.

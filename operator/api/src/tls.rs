@@ -32,9 +32,27 @@ pub struct TlsSpec {
 
     /// With `engine`: encrypt the traffic between members, too, with the same certificate, which must be valid for client
     /// authentication as well. Members accept only peers with a certificate of a CA in `ca.crt`: use one that signs for
-    /// this database alone. Default: false.
+    /// this database alone. With Cassandra it can be switched on and off later: members are then restarted one by one,
+    /// three times (`status.databaseInternodeTls`). Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internode: Option<bool>,
+}
+
+/// How far the traffic between members is encrypted. Members of neighbouring stages understand each other, so that a change
+/// leads from one to the next, once every member has it.
+#[derive(
+    Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
+)]
+pub enum InternodeTls {
+    /// Members speak, and accept, plain text only.
+    #[default]
+    Off,
+    /// Members accept both, and speak in plain text.
+    Accepted,
+    /// Members accept both, and speak over TLS.
+    Preferred,
+    /// Members speak, and accept, TLS only.
+    Required,
 }
 
 /// Source of the certificate that cache pods present to clients: an existing Secret, or a cert-manager issuer.

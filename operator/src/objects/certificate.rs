@@ -20,7 +20,7 @@ pub(super) fn of_database(cluster: &ValidatedCluster) -> Option<Certificate> {
     let names = vec![host.clone(), format!("*.{host}")];
     let name = cluster.id.certificate();
     let mut certificate = certificate(cluster, name, names, issuer, Component::Database);
-    if database.internode_tls {
+    if database.shows_certificates() {
         certificate.spec.usages.push("client auth".to_owned());
     }
     Some(certificate)

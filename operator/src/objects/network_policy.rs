@@ -29,7 +29,10 @@ use k8s_openapi::{
     },
 };
 use readstates_agent::engine::Profile;
-use readstates_operator_api::labels::{self, Component};
+use readstates_operator_api::{
+    InternodeTls,
+    labels::{self, Component},
+};
 
 use crate::{
     names::ports,
@@ -72,7 +75,7 @@ pub(super) fn database(
     });
     let clients = [ours.to_vec(), movers.collect(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
-    let internode: &[u16] = if database.internode_tls {
+    let internode: &[u16] = if database.internode > InternodeTls::Off {
         &[ports::INTERNODE, ports::INTERNODE_TLS]
     } else {
         &[ports::INTERNODE]

@@ -36,7 +36,7 @@ pub use self::{
     credentials::SecretsToMake,
     database::{
         DatabaseTrouble, DatabaseWait, Evictions, Growth, Kept, Named, NodesStep, Order,
-        SuperDisksStep, VolumeEntry,
+        SuperDisksStep, VolumeEntry, internode_stage,
     },
     identity::{AUTHORITY_VALID, IdentityStep, LEAF_VALID, missing as missing_identity, roles},
     members::{

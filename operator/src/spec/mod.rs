@@ -20,7 +20,8 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     DatabaseReplication, DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode,
-    IssuerRef, PodTemplate, PullPolicy, Reclaim, ServiceSpec, VolumesOf, fingerprint::fingerprint,
+    InternodeTls, IssuerRef, PodTemplate, PullPolicy, Reclaim, ServiceSpec, VolumesOf,
+    fingerprint::fingerprint,
 };
 
 pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
@@ -125,6 +126,15 @@ impl ValidatedCluster {
                 keyspace: recorded.keyspace,
                 complete: recorded.complete,
             };
+        }
+        self
+    }
+
+    /// With the stage that the nodes' traffic with each other is to have next; none: the wanted one.
+    #[must_use]
+    pub fn between_nodes(mut self, stage: Option<InternodeTls>) -> Self {
+        if let (Store::Managed(database), Some(stage)) = (&mut self.store, stage) {
+            database.internode = stage;
         }
         self
     }
@@ -325,8 +335,8 @@ pub struct Database {
     pub secret: Option<String>,
     /// Where the certificates for CQL come from; none: it is spoken in the clear.
     pub tls: Option<Tls>,
-    /// Whether nodes encrypt their traffic with each other by the same certificates.
-    pub internode_tls: bool,
+    /// How far nodes encrypt their traffic with each other by the same certificates, in the pods that they get next.
+    pub internode: InternodeTls,
     /// What the user lays over its pods.
     pub overlay: Option<Box<PodTemplate>>,
     /// Peers that may speak CQL, beside cache pods.
@@ -379,10 +389,32 @@ impl Database {
             storage.size.clone_from(&size.0);
         }
         let hash = fingerprint(&(pods, image_pull_policy, image_pull_secrets));
-        match certificates {
+        let hash = match certificates {
             Some(mark) => fingerprint(&(hash, mark)),
             None => hash,
+        };
+        // The user asked for the last stage, and by that for those on the way to it.
+        if self.internode == self.wanted_internode() {
+            hash
+        } else {
+            fingerprint(&(hash, self.internode))
         }
+    }
+
+    /// How far nodes are to encrypt their traffic with each other in the end.
+    #[must_use]
+    pub fn wanted_internode(&self) -> InternodeTls {
+        let tls = self.said.pods.tls.as_ref();
+        match tls.and_then(|tls| tls.internode) {
+            Some(true) => InternodeTls::Required,
+            Some(false) | None => InternodeTls::Off,
+        }
+    }
+
+    /// Whether nodes show each other their certificates, or soon will.
+    #[must_use]
+    pub fn shows_certificates(&self) -> bool {
+        self.internode.max(self.wanted_internode()) > InternodeTls::Off
     }
 }
 

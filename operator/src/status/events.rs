@@ -10,7 +10,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
-use super::{nodes, replication, super_disks, upgrade};
+use super::{internode_tls, nodes, replication, super_disks, upgrade};
 use crate::context::Context;
 
 /// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
@@ -42,6 +42,7 @@ pub(super) fn news(
     events.extend(nodes::news(before, after));
     events.extend(upgrade::news(before, after));
     events.extend(replication::news(before, after));
+    events.extend(internode_tls::news(before, after));
     for condition in &after.conditions {
         if condition.type_ == ConditionType::SuperDisksHealthy.as_str() {
             // Each super-disk has events of its own.

@@ -7,6 +7,7 @@ mod certificates;
 mod columns;
 mod conditions;
 mod events;
+mod internode_tls;
 mod nodes;
 mod repairs;
 mod replication;
@@ -164,6 +165,10 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
         database_replication: spec
             .as_ref()
             .map_or_else(|_| world.replication.clone(), |d| d.replication(world)),
+        database_internode_tls: spec.as_ref().map_or_else(
+            |_| before.and_then(|b| b.database_internode_tls),
+            |d| internode_tls::stage(d.cluster),
+        ),
         schema: schema(report),
         restore: restore::entry(report).map(Box::new),
         database_free_gib: nodes::free_gib(world),

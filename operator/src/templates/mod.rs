@@ -27,7 +27,9 @@ pub(crate) use self::{
 pub use self::{
     backup::{backup_cron_jobs, backup_job},
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
-    database::{config, database_image, rack, template_hash, template_with_image, update_name},
+    database::{
+        config, database_image, internode_of, rack, template_hash, template_with_image, update_name,
+    },
     migration::{Ends, move_job, moving_to, store_url},
     restore::{restore_job, restore_job_name, restore_selector},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},

@@ -5,7 +5,8 @@ use k8s_openapi::{
 };
 use readstates_agent::engine::Profile;
 use readstates_operator_api::{
-    DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Storage, TlsSpec,
+    DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, InternodeTls, RackSpec,
+    Storage, TlsSpec,
 };
 
 use super::{Checker, amounts};
@@ -137,10 +138,10 @@ impl Checker {
                     issuer_ref.as_ref(),
                 )
             }),
-            internode_tls: tls
-                .as_ref()
-                .and_then(|tls| tls.internode)
-                .unwrap_or_default(),
+            internode: match tls.as_ref().and_then(|tls| tls.internode) {
+                Some(true) => InternodeTls::Required,
+                Some(false) | None => InternodeTls::Off,
+            },
             overlay: self.pods_of_database(engine, pod_template.as_deref()),
             clients: clients.clone().unwrap_or_default(),
             reclaim: reclaim.unwrap_or_default(),

@@ -351,6 +351,7 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
         "exactly one of secretName and issuerRef",
     ];
     let theirs = with(external(), "/spec/database/tls", issuer.clone());
+    let scylla = |tls| with(db("tls", tls), "/spec/database/engine", json!("Scylla"));
     refused(vec![
         (db("tls", both), one),
         (db("tls", json!({})), one),
@@ -377,14 +378,34 @@ fn certificates_come_from_one_place_and_go_with_a_database_that_is_spoken_to() {
     change_refused(vec![
         (managed(), db("tls", secret.clone()), cannot),
         (db("tls", secret.clone()), managed(), cannot),
-        (db("tls", secret.clone()), db("tls", issuer), cannot),
-        (db("tls", secret.clone()), db("tls", internode), cannot),
+        (db("tls", secret.clone()), db("tls", issuer.clone()), cannot),
+        (
+            db("tls", issuer),
+            db("tls", json!({ "issuerRef": { "name": "theirs" } })),
+            cannot,
+        ),
+        (
+            scylla(secret.clone()),
+            scylla(internode.clone()),
+            &["spec.database.tls.internode", "with engine Scylla"],
+        ),
+        (
+            scylla(internode.clone()),
+            scylla(secret.clone()),
+            &["spec.database.tls.internode", "with engine Scylla"],
+        ),
     ]);
-    // An external database may start using TLS.
+    // An external database may start using TLS; and nodes of Cassandra may, between them, and stop it.
     with_world(async |world| {
         world.create(&external()).await.unwrap();
-        let begun = with(external(), "/spec/database/tls", secret);
+        let begun = with(external(), "/spec/database/tls", secret.clone());
         world.replace(begun).await.unwrap();
+    });
+    with_world(async |world| {
+        world.create(&db("tls", secret.clone())).await.unwrap();
+        for tls in [&internode, &secret, &internode] {
+            world.replace(db("tls", tls.clone())).await.unwrap();
+        }
     });
 }
 

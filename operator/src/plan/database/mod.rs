@@ -26,6 +26,7 @@ mod cleanup;
 mod copies;
 mod halt;
 mod health;
+mod internode;
 mod jobs;
 mod join;
 mod leave;
@@ -49,6 +50,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use self::sight::{Sight, as_wanted, outdated};
 pub use self::{
+    internode::stage as internode_stage,
     step::{Growth, Named, NodesStep, Order},
     super_disks::{Evictions, Kept, SuperDisksStep, VolumeEntry},
     wait::{DatabaseTrouble, DatabaseWait},

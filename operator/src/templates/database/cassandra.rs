@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, PodSecurityContext, ResourceRequirements, Volume, VolumeMount,
 };
+use readstates_operator_api::InternodeTls;
 
 use super::{
     Config, DATACENTER, Nodes, Place, agent,
@@ -19,6 +20,9 @@ use crate::{
 const LOGIN: &str = "-Dcassandra.config.allow_system_properties=true \
                      -Dcassandra.settings.authenticator=PasswordAuthenticator \
                      -Dcassandra.settings.authorizer=CassandraAuthorizer";
+
+/// The variable of the image with more options of the JVM.
+const JVM_OPTIONS: &str = "JVM_EXTRA_OPTS";
 
 /// Any setting of `cassandra.yaml`, of whatever depth, as one more option of the JVM.
 fn setting(name: &str, value: &str) -> String {
@@ -41,13 +45,18 @@ fn tls() -> String {
 
 /// The same between nodes, each of which proves itself to the other. Pods' addresses change, and are in no certificate. The
 /// CAs are read where the kubelet writes them, and again when they have changed.
-fn internode_tls() -> String {
-    let option =
-        |name: &str, value: &str| setting(&format!("server_encryption_options.{name}"), value);
+fn internode_tls(stage: InternodeTls) -> String {
+    let (encryption, optional) = match stage {
+        InternodeTls::Off => return String::new(),
+        InternodeTls::Accepted => ("none", "true"),
+        InternodeTls::Preferred => ("all", "true"),
+        InternodeTls::Required => ("all", "false"),
+    };
+    let option = |name: &str, value: &str| setting(&between_nodes(name), value);
     let cas = format!("{}/{CA}", certificates::PATH);
     [
-        ("internode_encryption", "all"),
-        ("optional", "false"),
+        (ENCRYPTION, encryption),
+        (OPTIONAL, optional),
         ("require_client_auth", "true"),
         ("require_endpoint_verification", "false"),
         ("keystore", certificates::KEYSTORE_FILE),
@@ -56,6 +65,37 @@ fn internode_tls() -> String {
     ]
     .map(|(name, value)| option(name, value))
     .concat()
+}
+
+/// Which connections a node makes over TLS.
+const ENCRYPTION: &str = "internode_encryption";
+/// Whether it accepts plain text beside TLS.
+const OPTIONAL: &str = "optional";
+
+fn between_nodes(name: &str) -> String {
+    format!("server_encryption_options.{name}")
+}
+
+/// How far a node with this container encrypts its traffic with others.
+pub(super) fn internode_of(node: &Container) -> InternodeTls {
+    let mut variables = node.env.iter().flatten();
+    let options = variables
+        .find(|one| one.name == JVM_OPTIONS)
+        .and_then(|one| one.value.as_deref())
+        .unwrap_or_default();
+    let has = |name: &str, value: &str| {
+        let wanted = setting(&between_nodes(name), value);
+        options.split(' ').any(|one| one == wanted.trim_start())
+    };
+    if !has(OPTIONAL, "true") && !has(OPTIONAL, "false") {
+        InternodeTls::Off
+    } else if has(ENCRYPTION, "none") {
+        InternodeTls::Accepted
+    } else if has(OPTIONAL, "true") {
+        InternodeTls::Preferred
+    } else {
+        InternodeTls::Required
+    }
 }
 
 const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
@@ -88,9 +128,7 @@ impl Nodes for Cassandra {
             Some(_) => (tls(), NO_PASSWORD),
             None => (String::new(), ""),
         };
-        if place.database.internode_tls {
-            tls += &internode_tls();
-        }
+        tls += &internode_tls(place.database.internode);
         let settings = place.database.settings.iter();
         let settings: String = settings.map(|(name, value)| setting(name, value)).collect();
         let options = format!("{LOGIN}{tls}{settings}");
@@ -104,7 +142,7 @@ impl Nodes for Cassandra {
             env::value("CASSANDRA_BROADCAST_ADDRESS", "$(POD_IP)"),
             env::value("CASSANDRA_RPC_ADDRESS", "0.0.0.0"),
             env::value("CASSANDRA_BROADCAST_RPC_ADDRESS", "$(POD_IP)"),
-            env::value("JVM_EXTRA_OPTS", options),
+            env::value(JVM_OPTIONS, options),
         ];
         if let Some(heap) = heap(place) {
             vars.push(env::value("MAX_HEAP_SIZE", format!("{}M", heap.max_mib)));

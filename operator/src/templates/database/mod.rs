@@ -24,7 +24,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use readstates_operator_api::{
-    Engine, VolumesOf,
+    Engine, InternodeTls, VolumesOf,
     fingerprint::fingerprint,
     labels::{self, Component},
 };
@@ -55,6 +55,16 @@ pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
         .find(|one| one.name == DATABASE)?
         .image
         .as_deref()
+}
+
+/// How far nodes of this template encrypt their traffic with each other. Only Cassandra's can have another stage than the
+/// spec wants.
+#[must_use]
+pub fn internode_of(template: &PodTemplateSpec) -> InternodeTls {
+    let containers = template.spec.iter().flat_map(|spec| &spec.containers);
+    let mut node = containers.filter(|one| one.name == DATABASE);
+    node.next()
+        .map_or(InternodeTls::Off, cassandra::internode_of)
 }
 
 /// A node's place in the database.
@@ -321,7 +331,11 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Nodes, place: &Place<'_>) -
     }
     let disk_volumes = disk.map(|_| super_disk::volumes(&cluster.id));
     let secret = cluster.certificate_secret();
-    let certificates = certificates::of(engine, secret.as_deref(), place.database.internode_tls);
+    let certificates = certificates::of(
+        engine,
+        secret.as_deref(),
+        place.database.internode > InternodeTls::Off,
+    );
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {
         service_account_name: Some(service_account::name(cluster, Component::Database)),

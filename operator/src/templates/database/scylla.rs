@@ -6,6 +6,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use readstates_operator_api::InternodeTls;
 
 use super::{
     Config, DATACENTER, Nodes, Place, agent,
@@ -91,7 +92,7 @@ impl Nodes for Scylla {
             .database
             .tls
             .as_ref()
-            .map(|_| tls(place.database.internode_tls))
+            .map(|_| tls(place.database.internode > InternodeTls::Off))
             .unwrap_or_default();
         let developer_mode = place.database.developer_mode;
         // A disk that may be anything is not measured.
