@@ -46,17 +46,32 @@ export_disk_machine() {
 # record_disk_tests [--fast | --sample N] [WORD…]: counts what ended, passed or failed, in the table of situations, and writes
 # the book's page of it.
 record_disk_tests() {
-    local junit=$ROOT/target/nextest/disk/junit.xml kernel status=0
-    kernel=${READSTATES_DISK_KERNEL:-$(oldest_disk_kernel)}
+    local junit=$ROOT/target/nextest/disk/junit.xml status=0
     rm -f "$junit"
     # Scenarios that fail are counted, too.
     run_disk_tests "$@" || status=$?
     [ -s "$junit" ] || die "no scenario has ended"
+    count_situations record "$junit"
+    return "$status"
+}
+
+# record_walks [--seeds N] [--from S] [--steps N]: the same with random walks.
+record_walks() {
+    local total=$READSTATES_DISK_LOGS/walks.json status=0
+    rm -f "$total"
+    cargo run --locked --package e2e-disk --bin disk-walk -- --total "$total" "$@" || status=$?
+    [ -s "$total" ] || die "no walk has ended"
+    count_situations record-walks "$total"
+    return "$status"
+}
+
+# count_situations COMMAND FILE
+count_situations() {
+    local kernel=${READSTATES_DISK_KERNEL:-$(oldest_disk_kernel)}
     export PYTHONDONTWRITEBYTECODE=1
-    python3 "$ROOT/hack/lib/disk_situations.py" record "$junit" "$kernel" "${READSTATES_DISK_MDADM:-12}" \
+    python3 "$ROOT/hack/lib/disk_situations.py" "$1" "$2" "$kernel" "${READSTATES_DISK_MDADM:-12}" \
         "$(content_hash "$ROOT/operator/superdisk/src")" "$(date -u +%Y-%m-%d)"
     python3 "$ROOT/hack/lib/disk_situations.py" page >"$ROOT/readstates/book/src/explanation/disk-situations.md"
-    return "$status"
 }
 
 # The one that guests have unless they are asked for another.

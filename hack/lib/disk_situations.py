@@ -1,12 +1,14 @@
 """Situations in which the super-disk was tried, per kernel and mdadm: a table of runs, and the book's page of it.
 
-    disk_situations.py record JUNIT KERNEL MDADM PROGRAM DATE   adds a run of cargo-nextest to the table
-    disk_situations.py page                                     prints the page
-    disk_situations.py summary                                  prints a line for each kernel and mdadm
+    disk_situations.py record JUNIT KERNEL MDADM PROGRAM DATE         adds a run of cargo-nextest to the table
+    disk_situations.py record-walks TOTAL KERNEL MDADM PROGRAM DATE   adds random walks, of the report that disk-walk writes
+    disk_situations.py page                                           prints the page
+    disk_situations.py summary                                        prints a line for each kernel and mdadm
 
 A row of the table is a scenario on one kernel with one mdadm. Its counts begin anew when the program has changed since.
 """
 
+import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -19,6 +21,9 @@ TABLE = ROOT / "e2e/disk/situations.tsv"
 HEAD = "# scenario\tkernel\tmdadm of Debian\ttried\twrong\tlast run\tprogram\n"
 
 Row = namedtuple("Row", "tried wrong date program")
+
+# The row of random walks, each seed of which is one.
+WALKS = "random_walks"
 
 
 def scenarios(folder):
@@ -72,6 +77,16 @@ def record(rows, outcomes, kernel, mdadm, program, date):
     return len(outcomes)
 
 
+def record_walks(rows, report, kernel, mdadm, program, date):
+    """Adds the walks of a report, as disk-walk writes it; how many there were."""
+    before = rows.get((WALKS, kernel, mdadm))
+    if before is None or before.program != program:
+        before = Row(0, 0, date, program)
+    walks, wrong = report["walks"], len(report["findings"])
+    rows[WALKS, kernel, mdadm] = Row(before.tried + walks, before.wrong + wrong, date, program)
+    return walks
+
+
 def columns(rows):
     """Kernel and mdadm of each column: those that are known, and what was run besides."""
     known = {(kernel, mdadm) for kernel in ("6.1", "6.12") for mdadm in ("12", "13")}
@@ -83,6 +98,7 @@ def page(found, rows):
     """The page of the book."""
     heads = columns(rows)
     counted = {name for _, names in found.values() for name in names}
+    walks = [rows.get((WALKS, *head)) for head in heads]
     rows = {key: row for key, row in rows.items() if key[0] in counted}
     out = [
         "# Situations of the super-disk that were tried",
@@ -95,6 +111,7 @@ def page(found, rows):
         "|---|" + "--:|" * len(heads),
         f"| of {len(counted)} scenarios | " + " | ".join(whole(rows, head) for head in heads) + " |",
         "| last run | " + " | ".join(last(rows, head) for head in heads) + " |",
+        "| random walks: faults and commands over two volumes, each from a seed of its own | " + " | ".join(map(field, walks)) + " |",
     ]
     short = " | ".join(f"{kernel}, {mdadm}" for kernel, mdadm in heads)
     for stem, (about, names) in found.items():
@@ -134,10 +151,17 @@ def main(words):
             count = record(rows, {name: passed for name, passed in outcomes.items() if name in known}, kernel, mdadm, program, date)
             write_table(TABLE, rows)
             print(f"recorded {count} scenarios on Linux {kernel} with the mdadm of Debian {mdadm}")
+        case ["record-walks", total, kernel, mdadm, program, date]:
+            rows = read_table(TABLE)
+            report = json.loads(Path(total).read_text(encoding="utf-8"))
+            count = record_walks(rows, report, kernel, mdadm, program, date)
+            write_table(TABLE, rows)
+            print(f"recorded {count} walks on Linux {kernel} with the mdadm of Debian {mdadm}")
         case ["page"]:
             print(page(scenarios(SCENARIOS), read_table(TABLE)), end="")
         case ["summary"]:
             rows = read_table(TABLE)
+            rows = {key: row for key, row in rows.items() if key[0] != WALKS}
             for head in columns(rows):
                 print(f"Linux {head[0]}, mdadm of Debian {head[1]}: {whole(rows, head) or 'not run'}")
         case _:

@@ -50,6 +50,17 @@ class Situations(unittest.TestCase):
         self.assertEqual(rows["hang", "6.1", "12"], (1, 1, "2026-01-03", "p2"), "another program counts anew")
         self.assertNotIn(("cut", "6.12", "12"), rows)
 
+    def test_walks_are_counted_by_their_seeds(self):
+        rows = {}
+        situations.record_walks(rows, {"walks": 20, "findings": []}, "6.1", "12", "p1", "2026-01-01")
+        situations.record_walks(rows, {"walks": 3, "findings": ["seed 21: lost"]}, "6.1", "12", "p1", "2026-01-02")
+        self.assertEqual(rows[situations.WALKS, "6.1", "12"], (23, 1, "2026-01-02", "p1"))
+        page = situations.page({}, rows)
+        self.assertIn(" from a seed of its own | 23 / 1 |  |  |  |\n", page)
+        self.assertIn("| of 0 scenarios |  |  |  |  |\n", page)
+        situations.record_walks(rows, {"walks": 1, "findings": []}, "6.1", "12", "p2", "2026-01-03")
+        self.assertEqual(rows[situations.WALKS, "6.1", "12"][:2], (1, 0), "another program counts anew")
+
     def test_the_table_is_read_as_it_was_written(self):
         rows = {("cut", "6.12", "13"): situations.Row(3, 1, "2026-01-01", "p1")}
         path = self.at / "table.tsv"

@@ -117,11 +117,12 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Shows how busy these threads are, with the member's metrics.
+    /// Shows how busy these threads are, with the member's metrics, and has them do what answers wait for.
     pub(crate) fn show_to(&self, app: &App) {
         if let Some(runtime) = &self.runtime {
             // A member has one of them.
             let _ = app.workers.set(runtime.handle().clone());
+            app.ownership.answers_on(runtime.handle().clone());
         }
     }
 

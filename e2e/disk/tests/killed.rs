@@ -1,7 +1,7 @@
 //! The power goes after every single step of `assemble`; and `assemble` is killed there and run again.
 
 use anyhow::{Result, ensure};
-use e2e_disk::{Rack, superdisk::Superdisk};
+use e2e_disk::{DURABLE, MIB, Rack, superdisk::Superdisk};
 
 /// Above the number of steps that any assembly takes.
 const MANY: usize = 40;
@@ -68,6 +68,59 @@ fn moves_cut(mut rack: Rack, first: usize) -> Result<()> {
         if done.status == 0 {
             ensure!(step > 3, "a move of {step} steps?");
             return superdisk.is_whole(&vm, &[&files]);
+        }
+        ensure!(done.status == KILLED, "{done}");
+        vm.cut_power()?;
+    }
+    anyhow::bail!("{MANY} steps were not enough")
+}
+
+#[test]
+fn a_power_cut_after_any_odd_step_of_growth_is_made_good_by_the_next() -> Result<()> {
+    growth_cut("cut-growth-odd", 1)
+}
+
+#[test]
+fn a_power_cut_after_any_even_step_of_growth_is_made_good_by_the_next() -> Result<()> {
+    growth_cut("cut-growth-even", 2)
+}
+
+/// Each boot begins with what the cut before it left on a network disk that has grown since, serves, and is cut two steps
+/// further on the way to the new size.
+fn growth_cut(name: &str, first: usize) -> Result<()> {
+    let mut rack = Rack::empty(name)?;
+    for _ in 0..2 {
+        rack.add_local(320 * MIB)?;
+    }
+    let mut size = 192 * MIB;
+    rack.add_network(DURABLE, size)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let mut written = vec![superdisk.write(&vm, "file", 10)?];
+    superdisk.in_sync(&vm)?;
+    vm.cut_power()?;
+    for step in (first..MANY).step_by(2) {
+        size += 32 * MIB;
+        rack.durable().grow(size)?;
+        let vm = rack.boot()?;
+        superdisk.assemble(&vm)?;
+        for files in &written {
+            superdisk.has(&vm, files)?;
+        }
+        superdisk.in_sync(&vm)?;
+        let done = superdisk.ask(&vm, "assemble", &format!("--grow --stop-after {step}"))?;
+        // It is mounted all the while.
+        written.push(superdisk.write(&vm, &format!("step-{step}"), 2)?);
+        if done.status == 0 {
+            ensure!(step > 3, "growth of {step} steps?");
+            let mib: u64 = vm
+                .run("df -m /mnt/data | awk 'END {print $2}'")?
+                .trim()
+                .parse()?;
+            ensure!(mib > 192, "it has {mib} MiB");
+            let written: Vec<_> = written.iter().collect();
+            return superdisk.is_whole(&vm, &written);
         }
         ensure!(done.status == KILLED, "{done}");
         vm.cut_power()?;

@@ -6,8 +6,14 @@ use readstates_operator_api::{InternodeTls, ReadStateClusterStatus, conditions::
 use super::events::event;
 use crate::spec::{Store, ValidatedCluster};
 
-/// None where the operator runs no database that speaks TLS.
-pub(super) fn stage(cluster: &ValidatedCluster) -> Option<InternodeTls> {
+/// The one before, while nothing is being done; none where the operator runs no database that speaks TLS.
+pub(super) fn stage(
+    cluster: &ValidatedCluster,
+    before: Option<&ReadStateClusterStatus>,
+) -> Option<InternodeTls> {
+    if cluster.paused {
+        return before.and_then(|before| before.database_internode_tls);
+    }
     match &cluster.store {
         Store::Managed(database) => database.tls.as_ref().map(|_| database.internode),
         Store::External(_) | Store::Embedded(_) => None,

@@ -167,7 +167,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
             .map_or_else(|_| world.replication.clone(), |d| d.replication(world)),
         database_internode_tls: spec.as_ref().map_or_else(
             |_| before.and_then(|b| b.database_internode_tls),
-            |d| internode_tls::stage(d.cluster),
+            |d| internode_tls::stage(d.cluster, *before),
         ),
         schema: schema(report),
         restore: restore::entry(report).map(Box::new),

@@ -52,7 +52,7 @@ fn made_until(hosts: &[&str], end: Option<SystemTime>) -> Value {
     json!({ "tls.crt": certificate, "tls.key": key.serialize_pem(), "ca.crt": ca })
 }
 
-fn good(world: &World) -> Value {
+pub(crate) fn good(world: &World) -> Value {
     made(&[&format!("chat-db.{}.svc", world.namespace)])
 }
 

@@ -31,6 +31,7 @@ mod fleet;
 mod gate;
 mod haste;
 mod identity;
+mod internode_tls;
 mod invariants;
 mod jobs;
 mod killed;

@@ -47,7 +47,7 @@ mod swap;
 mod watch;
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
@@ -155,6 +155,8 @@ pub struct Ownership {
     /// The background tasks, and the runtime that they run on.
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
+    /// The runtime that answers clients, once it is there.
+    answering: OnceLock<Handle>,
     pub(crate) counters: Counters,
     timings: Timings,
 }
@@ -250,6 +252,7 @@ impl Ownership {
             left_to_origins: AtomicBool::new(false),
             tasks: Mutex::new(JoinSet::new()),
             runtime: Handle::current(),
+            answering: OnceLock::new(),
             counters: Counters::default(),
             timings: Timings::default(),
         }))
@@ -377,12 +380,27 @@ impl Ownership {
         }
     }
 
+    /// Clients are answered on this runtime; to be called before [`Ownership::begin`].
+    pub(crate) fn answers_on(&self, runtime: Handle) {
+        // A member has one of them.
+        let _ = self.answering.set(runtime);
+    }
+
     /// Runs a background task until [`Ownership::end`].
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(work, &self.runtime);
+    }
+
+    /// The same with work that answers wait for: it has the threads that answer, and not those with a lower priority.
+    fn spawn_for_answers(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(work, self.answering.get().unwrap_or(&self.runtime));
+    }
+
+    fn spawn_on(&self, work: impl Future<Output = ()> + Send + 'static, runtime: &Handle) {
         let mut tasks = self.tasks.lock();
         // Those that have ended are not kept.
         while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(work, &self.runtime);
+        tasks.spawn_on(work, runtime);
     }
 
     /// Stops all background tasks, at once.

@@ -49,12 +49,23 @@ pub trait Peers: fmt::Debug + Send + Sync + 'static {
         to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>>;
+
+    /// The same with a message that answers to clients wait for: nothing else is on its way.
+    fn send_for_answers(
+        &self,
+        to: &Destination,
+        message: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
+        self.send(to, message)
+    }
 }
 
 /// Carries messages over HTTP.
 #[derive(Debug)]
 pub struct HttpPeers {
     client: reqwest::Client,
+    /// With connections of its own: a connection is read by the runtime on which it was made.
+    for_answers: reqwest::Client,
 }
 
 impl HttpPeers {
@@ -63,11 +74,17 @@ impl HttpPeers {
     /// # Errors
     /// When it cannot be set up.
     pub fn new(identity: Option<&Identity>) -> Result<Arc<Self>, ClientError> {
-        let client = members_tls::client(identity)?
-            // A member with an identity hands slots only to members that prove theirs.
-            .https_only(identity.is_some())
-            .build()?;
-        Ok(Arc::new(Self { client }))
+        let client = || {
+            members_tls::client(identity)?
+                // A member with an identity hands slots only to members that prove theirs.
+                .https_only(identity.is_some())
+                .build()
+                .map_err(ClientError::from)
+        };
+        Ok(Arc::new(Self {
+            client: client()?,
+            for_answers: client()?,
+        }))
     }
 }
 
@@ -77,25 +94,40 @@ impl Peers for HttpPeers {
         to: &Destination,
         message: Bytes,
     ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
-        let request = self
-            .client
-            .post(format!("{}{PATH}", to.url))
-            .header(headers::INCARNATION, to.member.incarnation().to_string())
-            .header(header::CONTENT_TYPE, "application/octet-stream")
-            .timeout(TIMEOUT)
-            .body(message);
-        let name = to.name().to_owned();
-        async move {
-            let failed = |error: &reqwest::Error| PeerError::new(&name, chain(error));
-            let answer = request.send().await.map_err(|error| failed(&error))?;
-            let status = answer.status();
-            let body = answer.bytes().await.map_err(|error| failed(&error))?;
-            if status != StatusCode::OK {
-                let text = String::from_utf8_lossy(&body[..body.len().min(500)]).into_owned();
-                return Err(PeerError::new(&name, format!("{status}: {text}")));
-            }
-            Ok(body)
-        }
-        .boxed()
+        send(&self.client, to, message)
     }
+
+    fn send_for_answers(
+        &self,
+        to: &Destination,
+        message: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, PeerError>> {
+        send(&self.for_answers, to, message)
+    }
+}
+
+fn send(
+    client: &reqwest::Client,
+    to: &Destination,
+    message: Bytes,
+) -> BoxFuture<'static, Result<Bytes, PeerError>> {
+    let request = client
+        .post(format!("{}{PATH}", to.url))
+        .header(headers::INCARNATION, to.member.incarnation().to_string())
+        .header(header::CONTENT_TYPE, "application/octet-stream")
+        .timeout(TIMEOUT)
+        .body(message);
+    let name = to.name().to_owned();
+    async move {
+        let failed = |error: &reqwest::Error| PeerError::new(&name, chain(error));
+        let answer = request.send().await.map_err(|error| failed(&error))?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|error| failed(&error))?;
+        if status != StatusCode::OK {
+            let text = String::from_utf8_lossy(&body[..body.len().min(500)]).into_owned();
+            return Err(PeerError::new(&name, format!("{status}: {text}")));
+        }
+        Ok(body)
+    }
+    .boxed()
 }

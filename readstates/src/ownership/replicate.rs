@@ -76,7 +76,10 @@ impl Carry for Way {
                 return None;
             };
             let began = Instant::now();
-            let sent = self.ownership.peers.send(&to, frame::replica(&frame));
+            let sent = self
+                .ownership
+                .peers
+                .send_for_answers(&to, frame::replica(&frame));
             match sent.await {
                 Ok(answer) => {
                     let said = Said::decode(&answer).ok()?;
@@ -238,7 +241,7 @@ impl Ownership {
                     to,
                     brought_forward: Mutex::default(),
                 };
-                self.spawn(keep_sending(Arc::clone(&replicas.owner), to, way));
+                self.spawn_for_answers(keep_sending(Arc::clone(&replicas.owner), to, way));
             }
         }
     }

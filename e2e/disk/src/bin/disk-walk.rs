@@ -31,6 +31,9 @@ struct Arguments {
     /// Steps of each walk, before all disks are mended and the volumes are checked.
     #[arg(long, default_value_t = 14)]
     steps: usize,
+    /// Write the sum of all reports to this file, as JSON.
+    #[arg(long)]
+    total: Option<PathBuf>,
     /// Walk the first seed here, tell all of it, and write its report to this file.
     #[arg(long, hide = true)]
     report: Option<PathBuf>,
@@ -86,6 +89,10 @@ fn walk_all(arguments: &Arguments) -> Result<Report> {
     });
     let report = total.into_inner().unwrap_or_default();
     tell(&report, began);
+    if let Some(to) = &arguments.total {
+        fs::write(to, serde_json::to_vec(&report)?)
+            .with_context(|| format!("failed to write {}", to.display()))?;
+    }
     Ok(report)
 }
 
