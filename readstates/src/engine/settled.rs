@@ -96,20 +96,23 @@ impl Engine {
     pub async fn settled_all(&self, users: impl Iterator<Item = u64> + Clone) -> bool {
         if let Some(replicas) = self.cache.replicas() {
             let deadline = Instant::now() + PATIENCE;
-            let mut looked_at = SlotSet::default();
-            for user in users.clone() {
-                let slot = Slot::of_user(user);
-                // All were changed before the first look: one for each slot is enough where only backups count.
-                if looked_at.contains(slot) {
-                    continue;
-                }
-                let is_replicated =
-                    self.is_replicated(replicas, user, true, Rests::OnChange, deadline);
-                if !is_replicated.await {
-                    return false;
-                }
-                if !replicas.is_required() {
-                    looked_at.insert(slot);
+            let mut slots: Vec<_> = users.clone().map(Slot::of_user).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            let Some(alone) = replicas.settled_all(&slots, deadline).await else {
+                return false;
+            };
+            if !alone.is_empty() && replicas.is_required() {
+                let alone: SlotSet = alone.into_iter().collect();
+                for user in users
+                    .clone()
+                    .filter(|it| alone.contains(Slot::of_user(*it)))
+                {
+                    let what = Rests::OnChange;
+                    let is_replicated = self.is_replicated(replicas, user, true, what, deadline);
+                    if !is_replicated.await {
+                        return false;
+                    }
                 }
             }
         }

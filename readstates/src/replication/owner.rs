@@ -325,16 +325,57 @@ impl Owner {
             return Settled::Alone;
         }
         let tickets = match is_dirty {
-            true => self.tickets(slot),
+            true => tickets(&self.open_lanes(), slot),
             false => Tickets::default(),
         };
+        self.landed(slot, answer, &tickets, deadline).await
+    }
+
+    /// The same of changes in several slots, which were all made: the slots that have no backup; `None` when any is late.
+    ///
+    /// Which frames are waited for is settled before the first wait. What others change meanwhile is not waited for:
+    /// looked up one after another, each slot could wait for one more frame.
+    ///
+    /// Cancel-safe: it only looks.
+    pub(crate) async fn settled_all(
+        &self,
+        slots: &[Slot],
+        answer: Answer,
+        deadline: Deadline,
+    ) -> Option<Vec<Slot>> {
+        let lanes = self.open_lanes();
+        let waited_for: Vec<_> = slots.iter().map(|&slot| tickets(&lanes, slot)).collect();
+        drop(lanes);
+        let mut alone = Vec::new();
+        for (&slot, tickets) in slots.iter().zip(&waited_for) {
+            let settled = match self.is_guarded(slot) {
+                true => self.landed(slot, answer, tickets, deadline).await,
+                false => Settled::Alone,
+            };
+            match settled {
+                Settled::Backed => {}
+                Settled::Alone => alone.push(slot),
+                Settled::Late => return None,
+            }
+        }
+        Some(alone)
+    }
+
+    /// Waits for these frames.
+    async fn landed(
+        &self,
+        slot: Slot,
+        answer: Answer,
+        tickets: &Tickets,
+        deadline: Deadline,
+    ) -> Settled {
         let _waiting = Waiting::begin(&self.waiting);
         loop {
             let landed = self.landed.notified();
             tokio::pin!(landed);
             landed.as_mut().enable();
             let is_late = Deadline::now() >= deadline;
-            match self.look(slot, answer, &tickets) {
+            match self.look(slot, answer, tickets) {
                 Settled::Late if is_late => return Settled::Late,
                 // Too late or landed: it is looked at once more.
                 Settled::Late => {
@@ -345,10 +386,9 @@ impl Owner {
         }
     }
 
-    /// The frames with the last entries of a slot.
-    fn tickets(&self, slot: Slot) -> Tickets {
-        let lanes = self.lanes.iter().filter_map(|lane| lane.load_full());
-        lanes.map(|lane| (lane.to(), lane.last(slot))).collect()
+    fn open_lanes(&self) -> Vec<Arc<Lane>> {
+        let lanes = self.lanes.iter();
+        lanes.filter_map(ArcSwapOption::load_full).collect()
     }
 
     fn look(&self, slot: Slot, answer: Answer, tickets: &Tickets) -> Settled {
@@ -413,4 +453,10 @@ impl Owner {
         self.landed.notify_waiters();
         is_over
     }
+}
+
+/// The frames with the last entries of a slot.
+fn tickets(lanes: &[Arc<Lane>], slot: Slot) -> Tickets {
+    let lanes = lanes.iter();
+    lanes.map(|lane| (lane.to(), lane.last(slot))).collect()
 }

@@ -165,6 +165,16 @@ impl Replicas {
         self.owner.settled(user, answer, is_dirty, deadline).await
     }
 
+    /// See [`Owner::settled_all`].
+    pub(crate) async fn settled_all(
+        &self,
+        slots: &[Slot],
+        deadline: Deadline,
+    ) -> Option<Vec<Slot>> {
+        let answer = Answer::Applied;
+        self.owner.settled_all(slots, answer, deadline).await
+    }
+
     /// What a user's block is when the database has `loaded`, if that lacks what an owner before has acknowledged.
     pub(crate) fn replayed(&self, user: u64, loaded: Option<&Decoded<'_>>) -> Option<Vec<u8>> {
         let inherited = self.inherited.lock();

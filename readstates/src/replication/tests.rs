@@ -3,7 +3,7 @@
 mod seeding;
 mod sending;
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use proptest::prelude::*;
 use readstates_ring::{
@@ -178,6 +178,27 @@ async fn an_answer_waits_until_the_backup_has_what_it_rests_on() {
     let waits = pair.owner.settled(USER, Answer::Applied, true, deadline);
     let (settled, _) = tokio::join!(waits, async { pair.exchange() });
     assert_eq!(settled, Settled::Backed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_many_does_not_wait_for_what_others_change_meanwhile() {
+    let mut pair = Pair::new().backed();
+    pair.change(&[ack(pair.version() + 1)]);
+    let frame = pair.leave();
+    let owner = Arc::clone(&pair.owner);
+    let slots = [slot(), slot()];
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let mut all = std::pin::pin!(owner.settled_all(&slots, Answer::Applied, deadline));
+    assert!(futures::poll!(all.as_mut()).is_pending());
+    // It leaves with the next frame.
+    pair.change(&[ack(pair.version() + 1)]);
+    let said = pair.arrive(&frame);
+    pair.owner.acknowledged(BACKUP, &frame, Some(&said));
+    assert_eq!(futures::poll!(all.as_mut()), Poll::Ready(Some(Vec::new())));
+    // It waits for its own.
+    let deadline = Instant::now() + Duration::from_millis(10);
+    let late = owner.settled_all(&slots, Answer::Applied, deadline).await;
+    assert_eq!(late, None);
 }
 
 #[tokio::test(start_paused = true)]
