@@ -75,7 +75,7 @@ async fn encrypt_between_nodes(cluster: &Cluster) -> Result<()> {
     };
     let chat = cluster.api::<ReadStateCluster>().get("chat").await?;
     ensure!(
-        stage(&chat) == Some(InternodeTls::Off),
+        stage(&chat) == Some(InternodeTls::Disabled),
         "{:?}",
         stage(&chat)
     );

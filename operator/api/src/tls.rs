@@ -46,7 +46,7 @@ pub struct TlsSpec {
 pub enum InternodeTls {
     /// Members speak, and accept, plain text only.
     #[default]
-    Off,
+    Disabled,
     /// Members accept both, and speak in plain text.
     Accepted,
     /// Members accept both, and speak over TLS.

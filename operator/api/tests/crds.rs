@@ -34,6 +34,23 @@ fn the_files_are_as_the_types_say() {
     }
 }
 
+/// `kubectl` and helm read YAML 1.1, in which these words are booleans unless they are quoted.
+#[test]
+fn no_value_is_taken_for_a_boolean() {
+    let is_boolean = |word: &str| {
+        let word = word.to_lowercase();
+        ["on", "off", "yes", "no", "y", "n"].contains(&word.as_str())
+    };
+    for file in crd_files() {
+        let text = serde_yaml_ng::to_string(&file.crd).unwrap();
+        for line in text.lines() {
+            let value = line.trim_start().trim_start_matches("- ");
+            let value = value.rsplit_once(": ").map_or(value, |(_, value)| value);
+            assert!(!is_boolean(value), "{}: {line}", file.name);
+        }
+    }
+}
+
 #[test]
 fn every_field_is_explained() {
     for file in crd_files() {

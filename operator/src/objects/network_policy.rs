@@ -75,7 +75,7 @@ pub(super) fn database(
     });
     let clients = [ours.to_vec(), movers.collect(), database.clients.clone()].concat();
     let nodes = component(cluster, Component::Database);
-    let internode: &[u16] = if database.internode > InternodeTls::Off {
+    let internode: &[u16] = if database.internode > InternodeTls::Disabled {
         &[ports::INTERNODE, ports::INTERNODE_TLS]
     } else {
         &[ports::INTERNODE]

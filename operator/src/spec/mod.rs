@@ -407,14 +407,14 @@ impl Database {
         let tls = self.said.pods.tls.as_ref();
         match tls.and_then(|tls| tls.internode) {
             Some(true) => InternodeTls::Required,
-            Some(false) | None => InternodeTls::Off,
+            Some(false) | None => InternodeTls::Disabled,
         }
     }
 
     /// Whether nodes show each other their certificates, or soon will.
     #[must_use]
     pub fn shows_certificates(&self) -> bool {
-        self.internode.max(self.wanted_internode()) > InternodeTls::Off
+        self.internode.max(self.wanted_internode()) > InternodeTls::Disabled
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn news(
         return None;
     }
     let kind = match now {
-        InternodeTls::Off => "connect in plain text and accept nothing else",
+        InternodeTls::Disabled => "connect in plain text and accept nothing else",
         InternodeTls::Accepted => "connect in plain text and accept TLS, too",
         InternodeTls::Preferred => "connect over TLS and accept plain text, too",
         InternodeTls::Required => "connect over TLS and accept nothing else",
@@ -55,8 +55,8 @@ mod tests {
             ..ReadStateClusterStatus::default()
         };
         let statuses = [
-            at(InternodeTls::Off),
-            at(InternodeTls::Off),
+            at(InternodeTls::Disabled),
+            at(InternodeTls::Disabled),
             at(InternodeTls::Accepted),
             at(InternodeTls::Preferred),
             at(InternodeTls::Required),

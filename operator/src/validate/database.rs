@@ -140,7 +140,7 @@ impl Checker {
             }),
             internode: match tls.as_ref().and_then(|tls| tls.internode) {
                 Some(true) => InternodeTls::Required,
-                Some(false) | None => InternodeTls::Off,
+                Some(false) | None => InternodeTls::Disabled,
             },
             overlay: self.pods_of_database(engine, pod_template.as_deref()),
             clients: clients.clone().unwrap_or_default(),

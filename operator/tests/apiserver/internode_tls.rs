@@ -89,11 +89,11 @@ async fn comes_to(world: &World, wanted: InternodeTls) -> Vec<InternodeTls> {
 
 #[test]
 fn nodes_understand_each_other_at_every_moment_while_tls_between_them_is_switched_on_and_off() {
-    use InternodeTls::{Accepted, Off, Preferred, Required};
+    use InternodeTls::{Accepted, Disabled, Preferred, Required};
     with_world(async |world| {
         put(&world, "certs", &good(&world)).await;
         let chat = up(&world, &with_internode(false)).await;
-        assert_eq!(stage(&chat), Off);
+        assert_eq!(stage(&chat), Disabled);
 
         world.replace(with_internode(true)).await.unwrap();
         let stages = comes_to(&world, Required).await;
@@ -118,8 +118,8 @@ fn nodes_understand_each_other_at_every_moment_while_tls_between_them_is_switche
         assert_eq!(nodes(&world).await, vec![only_tls; 3]);
 
         world.replace(with_internode(false)).await.unwrap();
-        let stages = comes_to(&world, Off).await;
-        assert_eq!(&stages[stages.len() - 3..], [Preferred, Accepted, Off]);
+        let stages = comes_to(&world, Disabled).await;
+        assert_eq!(&stages[stages.len() - 3..], [Preferred, Accepted, Disabled]);
         at_rest(&world).await;
         let nodes = nodes(&world).await;
         assert!(nodes.iter().all(|node| !node.accepts_tls), "{nodes:?}");

@@ -3,7 +3,7 @@
 //!
 //! | stage | connects | accepts |
 //! |---|---|---|
-//! | `Off` | in plain text | plain text |
+//! | `Disabled` | in plain text | plain text |
 //! | `Accepted` | in plain text | both |
 //! | `Preferred` | over TLS | both |
 //! | `Required` | over TLS | TLS |
@@ -50,7 +50,7 @@ fn racks(sight: &Sight<'_>) -> Vec<RackSeen> {
             stage: seen
                 .template
                 .as_deref()
-                .map_or(InternodeTls::Off, templates::internode_of),
+                .map_or(InternodeTls::Disabled, templates::internode_of),
             complete: is_complete(sight, name, seen),
         })
         .collect()
@@ -90,10 +90,10 @@ fn next(racks: &[RackSeen], wanted: InternodeTls) -> InternodeTls {
 fn towards(stage: InternodeTls, wanted: InternodeTls) -> InternodeTls {
     match (stage, wanted > stage) {
         _ if stage == wanted => stage,
-        (InternodeTls::Off, true) | (InternodeTls::Preferred, false) => InternodeTls::Accepted,
+        (InternodeTls::Disabled, true) | (InternodeTls::Preferred, false) => InternodeTls::Accepted,
         (InternodeTls::Accepted, true) | (InternodeTls::Required, false) => InternodeTls::Preferred,
         (InternodeTls::Preferred | InternodeTls::Required, true) => InternodeTls::Required,
-        (InternodeTls::Off | InternodeTls::Accepted, false) => InternodeTls::Off,
+        (InternodeTls::Disabled | InternodeTls::Accepted, false) => InternodeTls::Disabled,
     }
 }
 

@@ -47,7 +47,7 @@ fn tls() -> String {
 /// CAs are read where the kubelet writes them, and again when they have changed.
 fn internode_tls(stage: InternodeTls) -> String {
     let (encryption, optional) = match stage {
-        InternodeTls::Off => return String::new(),
+        InternodeTls::Disabled => return String::new(),
         InternodeTls::Accepted => ("none", "true"),
         InternodeTls::Preferred => ("all", "true"),
         InternodeTls::Required => ("all", "false"),
@@ -88,7 +88,7 @@ pub(super) fn internode_of(node: &Container) -> InternodeTls {
         options.split(' ').any(|one| one == wanted.trim_start())
     };
     if !has(OPTIONAL, "true") && !has(OPTIONAL, "false") {
-        InternodeTls::Off
+        InternodeTls::Disabled
     } else if has(ENCRYPTION, "none") {
         InternodeTls::Accepted
     } else if has(OPTIONAL, "true") {

@@ -64,7 +64,7 @@ pub fn internode_of(template: &PodTemplateSpec) -> InternodeTls {
     let containers = template.spec.iter().flat_map(|spec| &spec.containers);
     let mut node = containers.filter(|one| one.name == DATABASE);
     node.next()
-        .map_or(InternodeTls::Off, cassandra::internode_of)
+        .map_or(InternodeTls::Disabled, cassandra::internode_of)
 }
 
 /// A node's place in the database.
@@ -334,7 +334,7 @@ fn pod_spec(cluster: &ValidatedCluster, engine: &dyn Nodes, place: &Place<'_>) -
     let certificates = certificates::of(
         engine,
         secret.as_deref(),
-        place.database.internode > InternodeTls::Off,
+        place.database.internode > InternodeTls::Disabled,
     );
     let disk_grace = disk.map_or(0, |_| super_disk::GRACE_SECONDS);
     PodSpec {

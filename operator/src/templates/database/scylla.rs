@@ -92,7 +92,7 @@ impl Nodes for Scylla {
             .database
             .tls
             .as_ref()
-            .map(|_| tls(place.database.internode > InternodeTls::Off))
+            .map(|_| tls(place.database.internode > InternodeTls::Disabled))
             .unwrap_or_default();
         let developer_mode = place.database.developer_mode;
         // A disk that may be anything is not measured.

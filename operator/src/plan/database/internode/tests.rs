@@ -86,7 +86,7 @@ impl Database {
             }
         }
         if more {
-            for wanted in [InternodeTls::Off, InternodeTls::Required] {
+            for wanted in [InternodeTls::Disabled, InternodeTls::Required] {
                 steps.push(Self { wanted, ..*self });
             }
         }
@@ -98,7 +98,7 @@ impl Database {
         let running = || self.racks.iter().flat_map(|rack| rack.pods).flatten();
         running().all(|from| {
             running().all(|to| match (over_tls(from), to) {
-                (true, InternodeTls::Off) | (false, InternodeTls::Required) => false,
+                (true, InternodeTls::Disabled) | (false, InternodeTls::Required) => false,
                 (true | false, _) => true,
             })
         })
@@ -125,7 +125,7 @@ fn reached(from: Database, more: bool) -> BTreeSet<Database> {
 #[test]
 fn nodes_always_understand_each_other_and_arrive() {
     let all = reached(
-        Database::at(InternodeTls::Off, InternodeTls::Required),
+        Database::at(InternodeTls::Disabled, InternodeTls::Required),
         true,
     );
     assert!(all.len() > 1000, "{}", all.len());
@@ -154,7 +154,7 @@ fn nodes_always_understand_each_other_and_arrive() {
 
 #[test]
 fn two_stages_at_once_would_be_noticed() {
-    let mut database = Database::at(InternodeTls::Off, InternodeTls::Required);
+    let mut database = Database::at(InternodeTls::Disabled, InternodeTls::Required);
     database.racks[0].pods[0] = Some(InternodeTls::Preferred);
     assert!(!database.understand_each_other());
     database.racks[0].pods[0] = Some(InternodeTls::Accepted);
@@ -206,12 +206,12 @@ fn next_of(scene: &Scene) -> Option<InternodeTls> {
 
 #[test]
 fn the_stage_is_read_from_the_templates() {
-    use InternodeTls::{Accepted, Off, Preferred, Required};
+    use InternodeTls::{Accepted, Disabled, Preferred, Required};
     let plain = with_tls(CASSANDRA);
     let tls = plain.replace("secretName: certs", "secretName: certs, internode: true");
     for (had, up, down) in [
-        (Off, Accepted, Off),
-        (Accepted, Preferred, Off),
+        (Disabled, Accepted, Disabled),
+        (Accepted, Preferred, Disabled),
         (Preferred, Required, Accepted),
         (Required, Required, Preferred),
     ] {
@@ -235,7 +235,7 @@ fn a_database_without_nodes_begins_with_what_is_wanted() {
     let plain = with_tls(CASSANDRA);
     let tls = plain.replace("secretName: certs", "secretName: certs, internode: true");
     assert_eq!(next_of(&scene(&tls)), Some(InternodeTls::Required));
-    assert_eq!(next_of(&scene(&plain)), Some(InternodeTls::Off));
+    assert_eq!(next_of(&scene(&plain)), Some(InternodeTls::Disabled));
     assert_eq!(next_of(&scene(CASSANDRA)), None);
     assert_eq!(next_of(&scene(&with_tls(EXTERNAL))), None);
 }
@@ -252,7 +252,7 @@ fn each_stage_is_the_wish_of_the_user_and_needs_no_consent() {
         }
     };
     let stages = [
-        InternodeTls::Off,
+        InternodeTls::Disabled,
         InternodeTls::Accepted,
         InternodeTls::Preferred,
         InternodeTls::Required,
