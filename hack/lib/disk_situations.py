@@ -70,21 +70,22 @@ def ended(junit):
 def record(rows, outcomes, kernel, mdadm, program, date):
     """Adds outcomes to the rows; how many there were."""
     for name, passed in outcomes.items():
-        before = rows.get((name, kernel, mdadm))
-        if before is None or before.program != program:
-            before = Row(0, 0, date, program)
-        rows[name, kernel, mdadm] = Row(before.tried + 1, before.wrong + (not passed), date, program)
+        add(rows, (name, kernel, mdadm), 1, not passed, program, date)
     return len(outcomes)
 
 
 def record_walks(rows, report, kernel, mdadm, program, date):
     """Adds the walks of a report, as disk-walk writes it; how many there were."""
-    before = rows.get((WALKS, kernel, mdadm))
+    add(rows, (WALKS, kernel, mdadm), report["walks"], len(report["findings"]), program, date)
+    return report["walks"]
+
+
+def add(rows, key, tried, wrong, program, date):
+    """Adds runs to a row, whose counts begin anew with another program."""
+    before = rows.get(key)
     if before is None or before.program != program:
         before = Row(0, 0, date, program)
-    walks, wrong = report["walks"], len(report["findings"])
-    rows[WALKS, kernel, mdadm] = Row(before.tried + walks, before.wrong + wrong, date, program)
-    return walks
+    rows[key] = Row(before.tried + tried, before.wrong + wrong, date, program)
 
 
 def columns(rows):

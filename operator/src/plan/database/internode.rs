@@ -35,7 +35,7 @@ pub fn stage(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Optio
 
 /// A rack whose nodes run, or may run soon.
 struct RackSeen {
-    /// Of its template.
+    /// Stage of the nodes that are made from its template.
     stage: InternodeTls,
     /// Whether each of its pods is there and was made from this template, as one that is made again will be.
     complete: bool,
