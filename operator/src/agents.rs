@@ -8,7 +8,7 @@ use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{connections::PodClients, names::ports, super_disk::AgentState, world::PodSeen};
-use readstates_agent::wire::{Cleanup, Facts, Repair, Report, Start, Target, Upgrade};
+use readstates_agent::wire::{Cleanup, Facts, Flush, Repair, Report, Start, Target, Upgrade};
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -70,6 +70,14 @@ pub trait Agents: Send + Sync {
         clients: &'a PodClients,
         pod: &'a PodSeen,
         order: &'a Repair,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Write what is in memory to the disk. Agents of the release before cannot, and say so.
+    fn flush<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Flush,
     ) -> BoxFuture<'a, Result<(), String>>;
 
     /// Take a step of a change to another release. Agents of the release before cannot, and say so.
@@ -183,6 +191,15 @@ impl Agents for HttpAgents {
         order: &'a Repair,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(post(clients, pod, "/v1/repair", None, order))
+    }
+
+    fn flush<'a>(
+        &'a self,
+        clients: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Flush,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(post(clients, pod, "/v1/flush", None, order))
     }
 
     fn upgrade<'a>(

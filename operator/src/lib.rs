@@ -52,6 +52,7 @@ pub mod telemetry;
 pub mod templates;
 mod told;
 pub mod validate;
+pub mod volume_snapshot;
 mod watched;
 mod words;
 pub mod world;

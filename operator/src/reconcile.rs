@@ -218,6 +218,7 @@ async fn carry_out(
     let mut done = Done::nothing(cluster);
     apply::make_secrets(&ctx.client, id, plan.secrets).await?;
     apply::delete_jobs(&ctx.client, id, &plan.jobs_to_delete).await?;
+    apply::make_claims(&ctx.client, id, &plan.claims_to_make).await?;
     let token = world.nodes.token.as_ref();
     let agents = (ctx.agents.as_ref(), clients);
     let kept = apply::carry_out(&ctx.client, agents, id, token, &plan.database).await?;

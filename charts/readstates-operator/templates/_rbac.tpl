@@ -72,14 +72,16 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
-# Which node of a database is on which volume; volumes grow with spec.database.storage.size.
+# Which node of a database is on which volume; volumes grow with spec.database.storage.size, and those of a new database
+# are made from the VolumeSnapshots of a backup, where it is asked to begin with them.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [list, patch{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
-# Which volume a restored one is a copy of, for super-disks.
+  verbs: [list, create, patch{{ if .Values.rbac.deleteVolumeClaims }}, delete{{ end }}]
+# Which volume a restored one is a copy of, for super-disks; and backups by VolumeSnapshots, which are deleted where not
+# all could be made at one time.
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshots]
-  verbs: [get]
+  verbs: [get, list, create, delete]
 # By name, no list and no watch: the logins and certificates of databases, the tokens of the API's callers, of which it
 # writes the hashes, and what the processes of each cluster prove themselves by. Certificates end, so those it renews:
 # each by an update of the very version that it read, and of a Secret that a ReadStateCluster owns. No patch, which

@@ -1,6 +1,7 @@
 //! Backups that the operator has made: of a real Cassandra, by Jobs on nodes, to a volume.
 
 mod restore;
+mod snapshots;
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ async fn the_operator_may_do_no_more_than_it_needs() -> Result<()> {
         ("list", "persistentvolumeclaims", "yes"),
         // They ask for more when the spec does.
         ("patch", "persistentvolumeclaims", "yes"),
-        ("create", "persistentvolumeclaims", "no"),
+        ("create", "persistentvolumeclaims", "yes"),
         // For the finalizer of those with a database of their own.
         ("patch", "readstateclusters.readstates.dev", "yes"),
         ("create", "readstateclusters.readstates.dev", "no"),

@@ -106,6 +106,8 @@ struct Agent {
     cleanup: Mutex<Option<RequestedJob>>,
     repair: Mutex<Option<RequestedJob>>,
     upgrade: Mutex<Option<RequestedJob>>,
+    /// How the flush is that was ordered last.
+    flush: Mutex<Option<RequestedJob>>,
     /// The snapshots that steps of upgrades have taken and removed.
     snapshots: Mutex<Snapshots>,
     /// The last ones, and when they were asked for.
@@ -152,6 +154,7 @@ impl Agent {
             cleanup: Mutex::default(),
             repair: Mutex::default(),
             upgrade: Mutex::default(),
+            flush: Mutex::default(),
             snapshots: Mutex::default(),
             pools: Mutex::default(),
             pools_asked: tokio::sync::Mutex::default(),
@@ -257,6 +260,8 @@ impl Agent {
                     repair: locked(&self.repair).clone().map(Box::new),
                     upgrades: true,
                     upgrade: locked(&self.upgrade).clone().map(Box::new),
+                    flushes: true,
+                    flush: locked(&self.flush).clone().map(Box::new),
                 })
             }
         };
@@ -281,6 +286,7 @@ fn router(agent: Arc<Agent>) -> Router {
         .route("/v1/cleanup", post(orders::cleanup))
         .route("/v1/repair", post(orders::repair))
         .route("/v1/upgrade", post(orders::upgrade))
+        .route("/v1/flush", post(orders::flush))
         .with_state(agent)
 }
 

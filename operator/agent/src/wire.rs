@@ -98,6 +98,12 @@ pub struct View {
     /// How the step of an upgrade is, if one was ordered since the agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Box<RequestedJob>>,
+    /// Whether the agent can be told to flush; agents of the release before cannot.
+    #[serde(default)]
+    pub flushes: bool,
+    /// How the flush is, if one was ordered since the agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush: Option<Box<RequestedJob>>,
 }
 
 impl View {
@@ -297,6 +303,17 @@ pub struct Repair {
     pub request: String,
     /// Which of the node's data.
     pub ranges: Ranges,
+}
+
+/// Body of `POST /v1/flush`: write what is in memory to the disk, and go on serving.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Flush {
+    pub pod_uid: String,
+    /// The node.
+    pub host_id: String,
+    /// Which flush this is: the same order again begins no second one.
+    pub request: String,
 }
 
 /// Body of `POST /v1/upgrade`: one step of a change to another release of the engine.

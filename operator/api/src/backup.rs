@@ -1,4 +1,5 @@
-//! `ReadStateBackup` and `ReadStateBackupSchedule`: copies of a cluster's database in a bucket or on a volume.
+//! `ReadStateBackup` and `ReadStateBackupSchedule`: copies of a cluster's database in a bucket, on a volume, or as
+//! snapshots of its own volumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -7,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{storage::BackupStorage, verification::Verification};
 
-/// One backup of the database of a `ReadStateCluster`, made by a Job as soon as the cluster has a database. Deleting it
-/// deletes the Job, also one that is running; what is in the bucket or on the volume stays.
+/// One backup of the database of a `ReadStateCluster`, made as soon as the cluster has a database: by a Job, or as
+/// snapshots of the volumes. Deleting it deletes the Job, also one that is running, and what is in the bucket or on the
+/// volume stays; or it deletes the VolumeSnapshots, and their class decides whether the storage system keeps the copies.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "readstates.dev",
@@ -21,7 +23,7 @@ use crate::{storage::BackupStorage, verification::Verification};
     status = "ReadStateBackupStatus",
     derive = "PartialEq",
     doc = "One backup of the database of a ReadStateCluster. Deleting it deletes the Job that makes it, and \
-           nothing in the bucket or on the volume.",
+           nothing in the bucket or on the volume; or its VolumeSnapshots.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -85,15 +87,38 @@ use crate::{storage::BackupStorage, verification::Verification};
 #[x_kube(
     validation = Rule::new("self == oldSelf")
         .message("a ReadStateBackup cannot change: it is one backup. Create another one")
-        .reason(Reason::FieldValueForbidden)
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new("has(self.storage) != has(self.volumeSnapshots)")
+        .message("exactly one of storage and volumeSnapshots must be set")
 )]
 pub struct ReadStateBackupSpec {
     /// Name of the `ReadStateCluster` in this namespace whose database is backed up.
     #[schemars(length(min = 1, max = 40))]
     pub cluster: String,
 
-    /// Where the backup goes.
-    pub storage: BackupStorage,
+    /// Where the backup goes: it can be restored into a database of another size or engine, as a whole or for one user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<BackupStorage>,
+
+    /// In place of `storage`: a VolumeSnapshot of the volume of each database node, after everything that was acknowledged
+    /// has been written to the disks. They are made and restored in the time that the storage system takes, however
+    /// much is stored, and only into a database of the same racks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_snapshots: Option<VolumeSnapshots>,
+}
+
+/// Snapshots of the volumes of a database.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeSnapshots {
+    /// The VolumeSnapshotClass. One whose deletionPolicy is Retain keeps the copies when the VolumeSnapshots or their
+    /// namespace are deleted. Default: the default class of the driver of the volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub volume_snapshot_class_name: Option<String>,
 }
 
 /// Backups of the database of a `ReadStateCluster` at given times, by a CronJob: they are made also while the operator
@@ -290,6 +315,34 @@ pub struct ReadStateBackupStatus {
     /// The backup, once it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupMade>,
+
+    /// With `volumeSnapshots`: everything that was acknowledged before is in the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushed: Option<Time>,
+
+    /// The VolumeSnapshots, one for each database node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["node".to_owned()]))]
+    pub volume_snapshots: Vec<NodeSnapshot>,
+}
+
+/// The snapshot of the volume of one database node.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSnapshot {
+    /// Name of the node's pod.
+    pub node: String,
+
+    /// Name of the VolumeSnapshot.
+    pub name: String,
+
+    /// Name of the VolumeSnapshotContent, once the storage system knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+
+    /// When the storage system took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Time>,
 }
 
 /// A backup that was made. Only `finished` is known when its pod was deleted before the operator could read what it

@@ -8,7 +8,7 @@ pub const CLUSTER: &str = "readstates.dev/cluster";
 pub const RACK: &str = "readstates.dev/rack";
 /// Component of a cluster that an object belongs to: see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// On what makes a backup: the `ReadStateBackup`.
+/// On what makes a backup, and on the VolumeSnapshots of one: the `ReadStateBackup`.
 pub const BACKUP: &str = "readstates.dev/backup";
 /// On what makes backups at given times: the `ReadStateBackupSchedule`.
 pub const BACKUP_SCHEDULE: &str = "readstates.dev/backup-schedule";
@@ -87,6 +87,11 @@ pub const KEEP_LEG: &str = "readstates.dev/keep-leg";
 /// On a volume claim of a database with super-disks: the UID of the claim that its disk is a copy of (annotation), or
 /// `<UID>@<generation>` for the snapshot of that generation alone. Needed if its data source does not say, for instance because the claim that the snapshot was taken from is gone.
 pub const COPY_OF: &str = "readstates.dev/copy-of";
+
+/// On a VolumeSnapshot of a backup: the database node that it is of, and how it is restored (annotation), as JSON.
+pub const SNAPSHOT_OF: &str = "readstates.dev/snapshot-of";
+/// On a volume claim of a database: the UID of the VolumeSnapshot that the operator made it from (annotation).
+pub const RESTORED_FROM: &str = "readstates.dev/restored-from";
 
 /// On a `ReadStateCluster` whose database is deleted with it (finalizer): its cache pods write what they hold first.
 pub const STOP_IN_ORDER: &str = "readstates.dev/stop-in-order";

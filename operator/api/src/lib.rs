@@ -37,9 +37,9 @@ mod verification;
 
 pub use access::{AccessSpec, CallerSpec, ClientCaSource, ServiceAccountRef, TokenSecretRef, Verb};
 pub use backup::{
-    BackupMade, BackupPhase, BackupRetention, BackupVerified, BackupsPruned, ReadStateBackup,
-    ReadStateBackupSchedule, ReadStateBackupScheduleSpec, ReadStateBackupScheduleStatus,
-    ReadStateBackupSpec, ReadStateBackupStatus,
+    BackupMade, BackupPhase, BackupRetention, BackupVerified, BackupsPruned, NodeSnapshot,
+    ReadStateBackup, ReadStateBackupSchedule, ReadStateBackupScheduleSpec,
+    ReadStateBackupScheduleStatus, ReadStateBackupSpec, ReadStateBackupStatus, VolumeSnapshots,
 };
 pub use cluster::{
     CacheSpec, Durability, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec,
@@ -60,7 +60,7 @@ pub use pod_template::{
 };
 pub use repair::RepairSpec;
 pub use replication::{DatabaseReplication, DatabaseReplicationStage};
-pub use restore::{RestoreFrom, RestorePhase, RestoreStatus};
+pub use restore::{RestoreFrom, RestorePhase, RestoreStatus, VolumeSnapshotsOf};
 pub use ring::{ReadStateRing, ReadStateRingSpec, RingMember};
 pub use status::{
     CertificateStatus, DatabaseNode, DatabaseNodeState, PendingJob, ReadStateClusterStatus,

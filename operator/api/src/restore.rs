@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::storage::BackupStorage;
 
 /// What a new cluster begins with: the backup of a `ReadStateBackup` (`backup`), one in a bucket or on a volume
-/// (`repository`), or the table of another cluster that moves here (`migration`).
+/// (`repository`), copies of the volumes of a database (`volumeSnapshots`), or the table of another cluster that moves
+/// here (`migration`).
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("[has(self.backup), has(self.repository), has(self.migration)].filter(x, x).size() == 1")
-        .message("exactly one of backup, repository and migration must be set"),
+    validation = Rule::new(
+        "[has(self.backup), has(self.repository), has(self.volumeSnapshots), has(self.migration)].filter(x, x).size() == 1"
+    )
+    .message("exactly one of backup, repository, volumeSnapshots and migration must be set"),
     validation = Rule::new("!has(self.snapshot) || has(self.repository)")
         .message("snapshot goes with repository: a ReadStateBackup is one backup")
         .field_path(".snapshot")
@@ -28,6 +31,12 @@ pub struct RestoreFrom {
     /// Where the backup is. Secrets and the volume claim must be in this namespace, wherever the backup was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<BackupStorage>,
+
+    /// The VolumeSnapshots of a backup: each database node begins with a copy of the volume of the node in its place. The
+    /// racks and their members must be those of the database that the backup is of, and so must the engine and the
+    /// Secrets with its logins. Where that one had another name or namespace, `spec.database.volumesOf` says which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_snapshots: Option<VolumeSnapshotsOf>,
 
     /// A `ReadStateMigration` of this namespace whose `target.cluster` is this cluster: its cache pods wait until
     /// everything is copied and compared, and those of the source have stopped.
@@ -43,6 +52,18 @@ pub struct RestoreFrom {
         regex(pattern = r"^(latest|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8})$")
     )]
     pub snapshot: Option<String>,
+}
+
+/// VolumeSnapshots in this namespace.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeSnapshotsOf {
+    /// The value of their label `readstates.dev/backup`: the name of the `ReadStateBackup`, which need not exist any more.
+    #[schemars(
+        length(min = 1, max = 50),
+        regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub backup: String,
 }
 
 /// How far a restore is.
@@ -75,7 +96,7 @@ pub struct RestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migration: Option<String>,
 
-    /// Id of the backup, once it is restored.
+    /// Id of the backup, or the name of that of the VolumeSnapshots, once it is restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<String>,
 

@@ -34,7 +34,7 @@ pub use self::{
     adopt::adopt,
     credentials::make_secrets,
     identity::{provide_identity, write_identity},
-    nodes::carry_out,
+    nodes::{carry_out, make_claims},
     pod_monitors::keep_pod_monitors,
     token_review::bind_reviewers,
 };

@@ -5,8 +5,8 @@ use std::{fmt::Write as _, fs::File, io::Read};
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use readstates_operator_api::labels;
 use serde_json::json;
@@ -143,6 +143,40 @@ async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>
             "the agent did not take the order"
         ),
     }
+}
+
+/// Makes claims. One whose name is taken is looked at in the next round.
+///
+/// # Errors
+/// When the API server does not take one.
+pub async fn make_claims(
+    client: &Client,
+    id: &Identity,
+    claims: &[PersistentVolumeClaim],
+) -> Result<(), Error> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &id.namespace);
+    let params = PostParams {
+        field_manager: Some(labels::MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    for claim in claims {
+        let name = claim.name_any();
+        match api.create(&params, claim).await {
+            Ok(_) => tracing::info!(
+                claim = name,
+                namespace = id.namespace,
+                "made from a snapshot"
+            ),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(source) => {
+                return Err(Error::Write {
+                    what: format!("PersistentVolumeClaim {name}"),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// So many random bytes, as hexadecimal digits.

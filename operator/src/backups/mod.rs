@@ -1,14 +1,15 @@
 //! `ReadStateBackup` and `ReadStateBackupSchedule`: each reconcile is the same pipeline as a cluster's.
 //!
 //! ```text
-//! ReadStateBackup ─────────▶ Job ──────────────────────────────▶ status
+//! ReadStateBackup ─────────▶ Job, or VolumeSnapshots ──────────▶ status
 //! ReadStateBackupSchedule ─▶ CronJobs ─(Kubernetes)─▶ Jobs ────▶ status
 //! ```
-//! Nothing here touches a cluster, and nothing but `readstates backup` in a Job touches the bucket or the volume: with its
-//! resource a Job goes by owner reference, and backups stay.
+//! Nothing here touches a cluster, but that a backup by VolumeSnapshots has its pods flush; and nothing but `readstates
+//! backup` in a Job touches the bucket or the volume: with its resource a Job goes by owner reference, and backups stay.
 
 mod gauges;
 mod status;
+mod volumes;
 pub(crate) mod work;
 
 use std::{sync::Arc, time::Duration};
@@ -46,7 +47,7 @@ use crate::{
     objects::{self, Object},
     observe,
     plan::{self, BackupStep, Obstacle, ScheduleSeen},
-    spec::{BackupOwner, ValidatedSchedule},
+    spec::{BackupMethod, BackupOwner, ValidatedSchedule},
     telemetry, templates,
     validate::{InvalidSpec, validate_backup, validate_schedule},
     words::chain,
@@ -159,7 +160,14 @@ pub async fn reconcile_backup(
         return Ok(Action::await_change());
     }
     let owner = BackupOwner::of(&backup, labels::BACKUP)?;
-    let place = validate_backup(&backup.spec);
+    let place = match validate_backup(&backup.spec) {
+        Ok(BackupMethod::Volumes(class)) => {
+            let reconciled = volumes::reconcile(ctx, &backup, &owner, class.as_ref());
+            return Box::pin(reconciled).await;
+        }
+        Ok(BackupMethod::Job(place)) => Ok(place),
+        Err(invalid) => Err(invalid),
+    };
     let step = match &place {
         Err(invalid) => BackupStep::Blocked(Obstacle::invalid(invalid)),
         Ok(place) => {

@@ -105,6 +105,8 @@ pub(super) fn of_backup(
             | BackupStep::Failed(_)
             | BackupStep::Blocked(_) => None,
         },
+        flushed: None,
+        volume_snapshots: Vec::new(),
     }
 }
 

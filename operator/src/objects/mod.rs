@@ -117,6 +117,7 @@ pub fn objects(cluster: &ValidatedCluster, plan: &Plan) -> Vec<Object> {
         ask_identity,
         identity: _,
         jobs_to_delete: _,
+        claims_to_make: _,
         waiting: _,
         problem: _,
         schema_proven: _,

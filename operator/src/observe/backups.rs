@@ -12,6 +12,9 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use readstates_agent::words::last_telling_line;
 use readstates_operator_api::ReadStateCluster;
 
+mod volumes;
+
+pub use self::volumes::snapshots;
 use super::{
     certificates, children,
     credentials::{self, Content},

@@ -12,16 +12,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams},
-    core::GroupVersionKind,
-};
-use readstates_operator_api::labels::{self, COPY_OF, Component};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use readstates_operator_api::labels::{self, COPY_OF, Component, RESTORED_FROM};
 
 use crate::{
     error::Error,
     spec::Identity,
+    volume_snapshot::{self, VolumeSnapshot},
     world::{ClaimSeen, ClaimSize},
 };
 
@@ -43,12 +40,14 @@ pub(super) async fn claims(
             None => None,
         };
         let (name, size) = (claim.name_any(), size(&claim));
+        let restored_from = claim.annotations().get(RESTORED_FROM).cloned();
         seen.insert(
             name,
             ClaimSeen {
                 uid,
                 bound,
                 copy_of,
+                restored_from,
                 size,
             },
         );
@@ -114,12 +113,10 @@ fn source(claim: &PersistentVolumeClaim) -> Option<Source<'_>> {
     Some(match (group.as_deref(), kind.as_str()) {
         _ if elsewhere => Source::Other,
         (None | Some(""), "PersistentVolumeClaim") => Source::Claim(name),
-        (Some(SNAPSHOTS), "VolumeSnapshot") => Source::Snapshot(name),
+        (Some(volume_snapshot::GROUP), "VolumeSnapshot") => Source::Snapshot(name),
         _ => Source::Other,
     })
 }
-
-const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 
 struct Reader<'a> {
     client: &'a Client,
@@ -167,12 +164,7 @@ impl Reader<'_> {
 
     /// The claim that a snapshot was taken of. A claim of that name that is younger than the snapshot is not the one.
     async fn of_snapshot(&self, name: &str) -> Result<Option<String>, Error> {
-        let kind = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshot"),
-            "volumesnapshots",
-        );
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &self.id.namespace, &kind);
+        let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let snapshot = match api.get(name).await {
             Ok(snapshot) => snapshot,
             // Gone, no such kind, or no right to read it: then only the annotation can tell.
@@ -182,10 +174,10 @@ impl Reader<'_> {
                 return Err(Error::Read { what, source });
             }
         };
-        let Some(of) = snapshot.data["spec"]["source"]["persistentVolumeClaimName"].as_str() else {
+        let Some(of) = snapshot.spec.source.persistent_volume_claim_name else {
             return Ok(None);
         };
-        let claim = self.claim(of).await?;
+        let claim = self.claim(&of).await?;
         let taken = snapshot.metadata.creation_timestamp;
         Ok(claim
             .filter(|claim| is_older(claim.metadata.creation_timestamp.as_ref(), taken.as_ref()))
@@ -210,8 +202,7 @@ mod tests {
 
     #[test]
     fn where_the_data_of_a_claim_comes_from_is_told() {
-        let snapshot =
-            json!({ "apiGroup": SNAPSHOTS, "kind": "VolumeSnapshot", "name": "yesterday" });
+        let snapshot = json!({ "apiGroup": volume_snapshot::GROUP, "kind": "VolumeSnapshot", "name": "yesterday" });
         let volume = json!({ "kind": "PersistentVolumeClaim", "name": "data-0" });
         let mut elsewhere = snapshot.clone();
         elsewhere["namespace"] = json!("backups");

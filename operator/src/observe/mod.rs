@@ -35,7 +35,10 @@ use readstates_operator_api::{
 
 pub(crate) use self::identity::{AuthorityKeys, text as secret_text};
 pub use self::{
-    backups::{cron_job, owner as backup_owner, runs as backup_runs, source as backup_source},
+    backups::{
+        cron_job, owner as backup_owner, runs as backup_runs, snapshots as backup_snapshots,
+        source as backup_source,
+    },
     identity::{ISSUING, NEXT, OLD, identity},
     migration::{migration, move_jobs},
 };

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::Error,
     names::RESTORE,
-    spec::{Identity, RestoreSource, RestoreWish},
+    spec::{BackupMethod, Identity, RestoreSource, RestoreWish},
     templates,
     validate::{restore_wish, validate_backup},
     world::{RestoreJob, RestoreSeen, RingSeen},
@@ -45,6 +45,11 @@ pub(super) async fn observe(
     let source = match wish {
         RestoreWish::Place(source) => Ok(*source),
         RestoreWish::Backup(name) => named(client, id, &name).await?,
+        RestoreWish::Volumes(backup) => {
+            let found = backups::snapshots(client, &id.namespace, &backup).await?;
+            seen.snapshots = Some(found);
+            return Ok(seen);
+        }
         RestoreWish::Move(name) => {
             seen.moving = Some(moves::move_in(client, id, &name).await?);
             return Ok(seen);
@@ -70,7 +75,16 @@ async fn named(
         .and_then(|backup| made(&backup, name)))
 }
 
+fn of_volumes(name: &str) -> String {
+    format!(
+        "ReadStateBackup {name} is made of VolumeSnapshots: set spec.restoreFrom.volumeSnapshots.backup in place of backup"
+    )
+}
+
 fn made(backup: &ReadStateBackup, name: &str) -> Result<RestoreSource, String> {
+    if backup.spec.volume_snapshots.is_some() {
+        return Err(of_volumes(name));
+    }
     let status = backup.status.as_ref();
     match status.map(|s| s.phase).unwrap_or_default() {
         BackupPhase::Complete => {}
@@ -90,9 +104,11 @@ fn made(backup: &ReadStateBackup, name: &str) -> Result<RestoreSource, String> {
              list`, and set spec.restoreFrom.repository and snapshot"
         )
     })?;
-    let place = validate_backup(&backup.spec);
-    let place = place.map_err(|invalid| format!("ReadStateBackup {name}: {invalid}"))?;
-    Ok(RestoreSource { place, snapshot })
+    let method = validate_backup(&backup.spec);
+    match method.map_err(|invalid| format!("ReadStateBackup {name}: {invalid}"))? {
+        BackupMethod::Job(place) => Ok(RestoreSource { place, snapshot }),
+        BackupMethod::Volumes(_) => Err(of_volumes(name)),
+    }
 }
 
 async fn jobs(client: &Client, id: &Identity) -> Result<Vec<RestoreJob>, Error> {

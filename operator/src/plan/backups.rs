@@ -1,15 +1,18 @@
 //! What the next step of a backup or of a schedule is. Pure. Whatever the operator was doing when it was killed, the
 //! decision rests on the Jobs that are there: a backup has one Job, and a schedule's CronJobs make theirs by themselves.
 
+mod volumes;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{
-    BackupMade, BackupVerified, BackupsPruned, ReadStateBackupScheduleStatus, Verification,
-    conditions::Reason,
+    BackupMade, BackupVerified, BackupsPruned, ReadStateBackupScheduleStatus, ReadStateCluster,
+    Verification, conditions::Reason,
 };
 
+pub use self::volumes::{ClusterSeen, VolumesStep, volumes_step};
 use crate::{
     names::{CREATE, PRUNE, VERIFY},
     spec::{Certificates, Identity, Images, Login, Store, ValidatedCluster},
@@ -69,6 +72,30 @@ pub fn backup_source(
         certificates,
         lacking,
     } = seen;
+    let valid = whole_cluster(name, cluster.as_ref(), images)?;
+    secrets(&valid, login.as_ref(), certificates.as_ref())?;
+    if !lacking.is_empty() {
+        return Err(Obstacle::wait(Reason::SecretMissing, lacking.join("; ")));
+    }
+    let client = match certificates {
+        Some(CertificatesSeen::Complete { client, mark, .. }) => Certificates {
+            mark: Some(mark.clone()),
+            client: *client,
+        },
+        Some(_) | None => Certificates::default(),
+    };
+    Ok(Box::new(valid.seen(Login::default(), client, false)))
+}
+
+/// The cluster, when there is something to be backed up.
+///
+/// # Errors
+/// What is in the way.
+pub fn whole_cluster(
+    name: &str,
+    cluster: Option<&ReadStateCluster>,
+    images: &Images,
+) -> Result<ValidatedCluster, Obstacle> {
     let Some(cluster) = cluster else {
         let words = format!("there is no ReadStateCluster {name} in this namespace");
         return Err(Obstacle::away(Reason::ClusterNotFound, words));
@@ -105,18 +132,7 @@ pub fn backup_source(
         let words = format!("ReadStateCluster {name} has not made or verified its keyspace yet");
         return Err(not_ready(words));
     }
-    secrets(&valid, login.as_ref(), certificates.as_ref())?;
-    if !lacking.is_empty() {
-        return Err(Obstacle::wait(Reason::SecretMissing, lacking.join("; ")));
-    }
-    let client = match certificates {
-        Some(CertificatesSeen::Complete { client, mark, .. }) => Certificates {
-            mark: Some(mark.clone()),
-            client: *client,
-        },
-        Some(_) | None => Certificates::default(),
-    };
-    Ok(Box::new(valid.seen(Login::default(), client, false)))
+    Ok(valid)
 }
 
 fn embedded(name: &str) -> Obstacle {

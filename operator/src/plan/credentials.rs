@@ -1,6 +1,6 @@
 //! The Secrets that the database is logged in to by: which to make, and which to wait for.
 
-use super::WaitingOn;
+use super::{WaitingOn, restore};
 use crate::{
     spec::{Store, ValidatedCluster},
     world::{SecretSeen, World},
@@ -25,7 +25,9 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World) -> Decision {
     let id = &cluster.id;
     match &cluster.store {
         Store::Managed(database) => {
-            let absent = |seen: &Option<SecretSeen>| seen == &Some(SecretSeen::Absent);
+            // The passwords of a database that begins with copies of volumes are in its data.
+            let may_make = !restore::keeps_logins(cluster, world);
+            let absent = |seen: &Option<SecretSeen>| may_make && seen == &Some(SecretSeen::Absent);
             let name = database.secret.clone();
             let make = SecretsToMake {
                 login: name.is_none() && absent(&world.secret),

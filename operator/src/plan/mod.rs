@@ -25,13 +25,14 @@ mod waiting;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use self::rollout::Tier;
 pub use self::{
     access::{Admitted, CallersStep, Proof, Refused},
     backups::{
-        BackupResults, BackupStep, Obstacle, ScheduleSeen, backup_results, backup_source,
-        backup_step, overdue,
+        BackupResults, BackupStep, ClusterSeen, Obstacle, ScheduleSeen, VolumesStep,
+        backup_results, backup_source, backup_step, overdue, volumes_step, whole_cluster,
     },
     credentials::SecretsToMake,
     database::{
@@ -82,6 +83,8 @@ pub struct Plan {
     pub schema_job: bool,
     /// The restore that a new cluster begins with.
     pub restore: RestoreStep,
+    /// Volume claims to make, with copies of the volumes of a database.
+    pub claims_to_make: Vec<PersistentVolumeClaim>,
     /// Jobs of schema and restore to delete.
     pub jobs_to_delete: Vec<JobToDelete>,
     /// The cache; `None` while it may not be written.
@@ -136,6 +139,7 @@ impl Plan {
             || !claims_to_grow.is_empty()
             || !pods_to_delete.is_empty()
             || !self.jobs_to_delete.is_empty()
+            || !self.claims_to_make.is_empty()
     }
 }
 
@@ -148,11 +152,19 @@ pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let api = certificates::of_api(cluster, world);
     let credentials = credentials::decide(cluster, world);
     let stage = stop_stage(cluster, world, now);
-    let racks = if stage.stops_database() {
+    let mut racks = if stage.stops_database() {
         database::stop(cluster, world, now)
     } else {
         database::decide(cluster, world, now)
     };
+    if stage == StopStage::Runs {
+        let copies = restore::copies(cluster, world);
+        if copies.waiting.is_some() {
+            racks.racks.clear();
+            racks.waiting = copies.waiting;
+        }
+        plan.claims_to_make = copies.make;
+    }
     let is_up = racks.waiting.is_none();
     let schema = if certificates.waiting.is_some() {
         // What a Job would be given is not known, so it cannot be told which Jobs are superseded.

@@ -1,5 +1,6 @@
 //! The backup that a new cluster begins with: restored by a Job after database and keyspace are there, and before the
-//! first cache pod. Or the table of another cluster: the controller of moves brings it, and this one waits.
+//! first cache pod. Or copies of the volumes of a database, on which the nodes start. Or the table of another cluster: the
+//! controller of moves brings it, and this one waits.
 //!
 //! ```text
 //! backup known, Secrets there, keyspace made ─▶ Job ─▶ succeeded ─▶ on record in the status ─▶ members of the cache
@@ -9,16 +10,19 @@
 //! Where all of that is lost, as with an etcd that was restored, the Job itself finds in the database that it was
 //! done, or that members have served, and changes nothing.
 
+mod volumes;
+
 use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{RestorePhase, RestoreStatus, conditions::Reason};
 
+pub(super) use self::volumes::{copies, keeps_logins};
 use super::{JobToDelete, WaitingOn};
 use crate::{
     names::RESTORE,
-    spec::{RestoreSource, ValidatedCluster},
+    spec::{RestoreSource, RestoreWish, ValidatedCluster},
     templates,
     world::{
         JobOutcome, MoveIn, MoveInStage, RestoreJob, RestoreSeen, RingSeen, Said, Told, World,
@@ -58,7 +62,7 @@ pub enum RestoreState {
         /// What keeps its pod.
         trouble: Option<String>,
     },
-    /// The table of another cluster is on its way here.
+    /// The table of another cluster is on its way here, or volumes are copied.
     Moving(String),
     /// A Job gave up.
     Failed {
@@ -226,14 +230,15 @@ pub(super) fn decide(
         source,
         lacking,
         jobs,
+        snapshots: _,
         moving,
     } = &*world.restore;
     if let Some(record) = record.as_ref().filter(|_| world.restore.is_done()) {
         return RestoreState::Recorded(record.clone()).into();
     }
-    if cluster.restore.is_none() {
+    let Some(wish) = &cluster.restore else {
         return Decision::default();
-    }
+    };
     if has_had_members(world) {
         return RestoreState::Skipped.into();
     }
@@ -244,6 +249,9 @@ pub(super) fn decide(
             pod.name
         );
         return RestoreState::wait(words).into();
+    }
+    if let RestoreWish::Volumes(backup) = wish {
+        return volumes::state(cluster, world, backup, is_ready, now).into();
     }
     if let Some(MoveIn { from, stage }) = moving {
         return move_in(from.as_ref(), stage);

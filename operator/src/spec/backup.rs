@@ -76,11 +76,26 @@ impl BackupOwner {
         format!("{}-verify", self.id.name)
     }
 
+    /// VolumeSnapshot of a node.
+    #[must_use]
+    pub fn snapshot(&self, rack: &str, ordinal: i32) -> String {
+        format!("{}-{rack}-{ordinal}", self.id.name)
+    }
+
     /// NetworkPolicy of a schedule.
     #[must_use]
     pub fn policy(&self) -> String {
         format!("{}-backups", self.id.name)
     }
+}
+
+/// How a backup is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupMethod {
+    /// By a Job that writes to this place.
+    Job(BackupPlace),
+    /// As VolumeSnapshots of this class; none: the default one of the volumes' driver.
+    Volumes(Option<String>),
 }
 
 /// Where backups are.

@@ -20,7 +20,7 @@ use k8s_openapi::{
 };
 use readstates_operator_api::{
     DatabaseReplication, DatabaseSpec, Durability, Engine, FastLeg, Filesystem, FlushMode,
-    InternodeTls, IssuerRef, PodTemplate, PullPolicy, Reclaim, ServiceSpec, VolumesOf,
+    InternodeTls, IssuerRef, PodTemplate, PullPolicy, Reclaim, ServiceSpec, TlsSpec, VolumesOf,
     fingerprint::fingerprint,
 };
 
@@ -28,7 +28,7 @@ pub(crate) use self::maintenance::{DAY, MaintenanceWindow};
 pub use self::{
     access::{Access, Caller},
     amount::Amount,
-    backup::{BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule},
+    backup::{BackupMethod, BackupOwner, BackupPlace, BackupsAt, Retention, ValidatedSchedule},
     identity::{Identity, rack_set},
     images::Images,
     maintenance::Maintenance,
@@ -404,17 +404,21 @@ impl Database {
     /// How far nodes are to encrypt their traffic with each other in the end.
     #[must_use]
     pub fn wanted_internode(&self) -> InternodeTls {
-        let tls = self.said.pods.tls.as_ref();
-        match tls.and_then(|tls| tls.internode) {
-            Some(true) => InternodeTls::Required,
-            Some(false) | None => InternodeTls::Disabled,
-        }
+        wanted_internode(self.said.pods.tls.as_ref())
     }
 
     /// Whether nodes show each other their certificates, or soon will.
     #[must_use]
     pub fn shows_certificates(&self) -> bool {
         self.internode.max(self.wanted_internode()) > InternodeTls::Disabled
+    }
+}
+
+/// The same, of a spec.
+pub(crate) fn wanted_internode(tls: Option<&TlsSpec>) -> InternodeTls {
+    match tls.and_then(|tls| tls.internode) {
+        Some(true) => InternodeTls::Required,
+        Some(false) | None => InternodeTls::Disabled,
     }
 }
 

@@ -9,6 +9,8 @@ pub enum RestoreWish {
     Backup(String),
     /// One in this place.
     Place(Box<RestoreSource>),
+    /// Copies of the volumes of a database, from the VolumeSnapshots of the backup of this name.
+    Volumes(String),
     /// The table that the `ReadStateMigration` of this name moves here.
     Move(String),
 }

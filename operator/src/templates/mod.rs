@@ -17,6 +17,7 @@ mod schema_job;
 pub(crate) mod service_account;
 mod step;
 mod store;
+mod volume_snapshot;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
@@ -34,6 +35,7 @@ pub use self::{
     restore::{restore_job, restore_job_name, restore_selector},
     schema_job::{job_name as schema_job_name, made_by as made_by_job, schema_job, wanted_store},
     step::{RackStep, Template},
+    volume_snapshot::{SnapshotWish, claim_from_snapshot, snapshot_wish},
 };
 use crate::spec::ValidatedCluster;
 

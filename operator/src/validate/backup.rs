@@ -5,11 +5,11 @@ use std::time::Duration;
 use readstates_operator_api::{
     BackupRetention, BackupStorage, CaSecretRef, DEFAULT_CA_KEY, DEFAULT_ENCRYPTION_KEY,
     EncryptionKeyRef, ReadStateBackupScheduleSpec, ReadStateBackupSpec, S3Storage,
-    VolumeClaimStorage,
+    VolumeClaimStorage, VolumeSnapshots,
 };
 
 use super::{Checker, InvalidSpec, duration};
-use crate::spec::{BackupPlace, BackupsAt, Retention, ValidatedSchedule};
+use crate::spec::{BackupMethod, BackupPlace, BackupsAt, Retention, ValidatedSchedule};
 
 /// Times are in this zone when the spec names none.
 const DEFAULT_TIME_ZONE: &str = "Etc/UTC";
@@ -18,18 +18,34 @@ const STORAGE: &str = "spec.storage";
 /// Bounds of the age from which a backup is too old.
 const AGES: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(400 * 24));
 
-/// Parses where a backup goes.
+/// Parses how a backup is made.
 ///
 /// # Errors
 /// Every problem found, each with its field.
-pub fn validate_backup(spec: &ReadStateBackupSpec) -> Result<BackupPlace, InvalidSpec> {
+pub fn validate_backup(spec: &ReadStateBackupSpec) -> Result<BackupMethod, InvalidSpec> {
     let ReadStateBackupSpec {
         cluster: _,
         storage,
+        volume_snapshots,
     } = spec;
     let mut check = Checker::default();
-    let place = check.place(STORAGE, storage);
-    check.done(place)
+    let method = match (storage, volume_snapshots) {
+        (Some(storage), None) => check.place(STORAGE, storage).map(BackupMethod::Job),
+        (
+            None,
+            Some(VolumeSnapshots {
+                volume_snapshot_class_name,
+            }),
+        ) => Some(BackupMethod::Volumes(volume_snapshot_class_name.clone())),
+        (Some(_), Some(_)) | (None, None) => {
+            check.wrong(
+                "spec",
+                "exactly one of storage and volumeSnapshots must be set",
+            );
+            None
+        }
+    };
+    check.done(method)
 }
 
 /// Parses a schedule.
@@ -247,6 +263,38 @@ mod tests {
             (plain.time_zone.as_str(), plain.retention),
             ("Etc/UTC", None)
         );
+    }
+
+    #[test]
+    fn a_backup_goes_to_a_place_or_is_made_of_snapshots() {
+        let method = |spec: Value| {
+            let mut all = json!({ "cluster": "chat" });
+            for (key, value) in spec.as_object().unwrap() {
+                all[key] = value.clone();
+            }
+            let spec = serde_json::from_value(all).unwrap();
+            validate_backup(&spec).map_err(|invalid| invalid.to_string())
+        };
+        let place = json!({ "volumeClaim": { "claimName": "backups" } });
+        let class = json!({ "volumeSnapshotClassName": "kept" });
+        assert!(matches!(
+            method(json!({ "storage": place })),
+            Ok(BackupMethod::Job(_))
+        ));
+        assert_eq!(
+            method(json!({ "volumeSnapshots": class })),
+            Ok(BackupMethod::Volumes(Some("kept".to_owned())))
+        );
+        assert_eq!(
+            method(json!({ "volumeSnapshots": {} })),
+            Ok(BackupMethod::Volumes(None))
+        );
+        for both in [
+            json!({}),
+            json!({ "storage": place, "volumeSnapshots": class }),
+        ] {
+            assert!(method(both).unwrap_err().contains("exactly one of"));
+        }
     }
 
     #[test]

@@ -5,13 +5,13 @@ use k8s_openapi::{
 };
 use readstates_agent::engine::Profile;
 use readstates_operator_api::{
-    DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, InternodeTls, RackSpec,
-    Storage, TlsSpec,
+    DEFAULT_KEYSPACE, DatabaseSpec, EmbeddedSpec, Engine, ExternalSpec, RackSpec, Storage, TlsSpec,
 };
 
 use super::{Checker, amounts};
 use crate::spec::{
     Amount, Copies, Database, External, Images, Placement, Rack, Said, Store, Volume,
+    wanted_internode,
 };
 
 impl Checker {
@@ -138,10 +138,7 @@ impl Checker {
                     issuer_ref.as_ref(),
                 )
             }),
-            internode: match tls.as_ref().and_then(|tls| tls.internode) {
-                Some(true) => InternodeTls::Required,
-                Some(false) | None => InternodeTls::Disabled,
-            },
+            internode: wanted_internode(tls.as_ref()),
             overlay: self.pods_of_database(engine, pod_template.as_deref()),
             clients: clients.clone().unwrap_or_default(),
             reclaim: reclaim.unwrap_or_default(),

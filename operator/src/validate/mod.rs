@@ -110,10 +110,9 @@ pub fn validate(
             certificates: None,
         };
     }
-    let is_embedded = matches!(store, Some(Store::Embedded(_)));
     let restore = restore_from.as_deref();
-    let restore = restore.and_then(|from| check.restore(from, is_embedded));
-    if is_embedded && *replicas != 1 {
+    let restore = restore.and_then(|from| check.restore(from, store.as_ref()));
+    if matches!(store, Some(Store::Embedded(_))) && *replicas != 1 {
         check.wrong("spec.replicas", "must be 1 with spec.database.embedded");
     }
     match store {

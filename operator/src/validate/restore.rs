@@ -1,9 +1,9 @@
 //! `spec.restoreFrom` as a value. In: the spec. Out: what a new cluster begins with, or each field that is wrong.
 
-use readstates_operator_api::{BackupStorage, RestoreFrom};
+use readstates_operator_api::{BackupStorage, RestoreFrom, VolumeSnapshotsOf};
 
 use super::Checker;
-use crate::spec::{RestoreSource, RestoreWish};
+use crate::spec::{RestoreSource, RestoreWish, Store};
 
 /// The backup that was begun last.
 const LATEST: &str = "latest";
@@ -12,21 +12,27 @@ const LATEST: &str = "latest";
 #[must_use]
 pub fn restore_wish(spec: &RestoreFrom) -> Option<RestoreWish> {
     let mut check = Checker::default();
-    let wish = check.restore(spec, false);
+    let wish = check.restore(spec, None);
     wish.filter(|_| check.problems.is_empty())
 }
 
 impl Checker {
-    /// What it begins with, or `None` once a problem is on the list.
-    pub(super) fn restore(&mut self, spec: &RestoreFrom, is_embedded: bool) -> Option<RestoreWish> {
+    /// What it begins with, or `None` once a problem is on the list. `store`: where its read states are kept, if that is
+    /// known.
+    pub(super) fn restore(
+        &mut self,
+        spec: &RestoreFrom,
+        store: Option<&Store>,
+    ) -> Option<RestoreWish> {
         const FIELD: &str = "spec.restoreFrom";
         let RestoreFrom {
             backup,
             repository,
+            volume_snapshots,
             migration,
             snapshot,
         } = spec;
-        if is_embedded {
+        if let Some(Store::Embedded(_)) = store {
             self.wrong(
                 FIELD,
                 "is not possible with database.embedded, whose volume belongs to its one process: create the cluster \
@@ -38,18 +44,29 @@ impl Checker {
             let words = "goes with repository: a ReadStateBackup is one backup";
             self.wrong(format!("{FIELD}.snapshot"), words);
         }
-        match (backup, repository, migration) {
-            (Some(backup), None, None) => {
+        match (backup, repository, volume_snapshots, migration) {
+            (Some(backup), None, None, None) => {
                 self.named(&format!("{FIELD}.backup.name"), &backup.name);
                 Some(RestoreWish::Backup(backup.name.clone()))
             }
-            (None, Some(repository), None) => self.source(repository, snapshot.as_ref()),
-            (None, None, Some(migration)) => {
+            (None, Some(repository), None, None) => self.source(repository, snapshot.as_ref()),
+            (None, None, Some(VolumeSnapshotsOf { backup }), None) => {
+                self.named(&format!("{FIELD}.volumeSnapshots.backup"), backup);
+                if let Some(Store::External(_)) = store {
+                    self.wrong(
+                        format!("{FIELD}.volumeSnapshots"),
+                        "goes with database.racks: the operator does not know the volumes of another database",
+                    );
+                }
+                Some(RestoreWish::Volumes(backup.clone()))
+            }
+            (None, None, None, Some(migration)) => {
                 self.named(&format!("{FIELD}.migration.name"), &migration.name);
                 Some(RestoreWish::Move(migration.name.clone()))
             }
             _ => {
-                let words = "exactly one of backup, repository and migration must be set";
+                let words =
+                    "exactly one of backup, repository, volumeSnapshots and migration must be set";
                 self.wrong(FIELD, words);
                 None
             }
@@ -78,7 +95,7 @@ impl Checker {
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{CASSANDRA, EMBEDDED, cluster, try_cluster},
+        fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, cluster, try_cluster},
         spec::{BackupPlace, BackupsAt},
     };
 
@@ -111,6 +128,9 @@ mod tests {
         };
         let placed = cluster(&with(CASSANDRA, claim));
         assert_eq!(placed.restore, Some(RestoreWish::Place(Box::new(source))));
+        let copied = cluster(&with(CASSANDRA, "{ volumeSnapshots: { backup: nightly } }"));
+        let wish = RestoreWish::Volumes("nightly".to_owned());
+        assert_eq!(copied.restore, Some(wish));
     }
 
     #[test]
@@ -146,6 +166,16 @@ mod tests {
                 CASSANDRA,
                 "{ repository: { s3: { url: 's3://b', endpoint: minio } } }".to_owned(),
                 "spec.restoreFrom.repository.s3.endpoint: must begin with",
+            ),
+            (
+                CASSANDRA,
+                "{ backup: { name: b }, volumeSnapshots: { backup: b } }".to_owned(),
+                "spec.restoreFrom: exactly one of",
+            ),
+            (
+                EXTERNAL,
+                "{ volumeSnapshots: { backup: b } }".to_owned(),
+                "spec.restoreFrom.volumeSnapshots: goes with database.racks",
             ),
             (
                 EMBEDDED,

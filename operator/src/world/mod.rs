@@ -10,6 +10,7 @@ mod objects;
 mod restore;
 mod ring;
 mod secrets;
+mod snapshots;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ pub use self::{
     restore::{MoveIn, MoveInStage, RestoreJob, RestoreSeen},
     ring::RingSeen,
     secrets::{CertificatesSeen, ClientCaSeen, SecretSeen, TokenProblem, Tokens},
+    snapshots::{SnapshotOf, SnapshotSeen},
 };
 use crate::{
     rollouts::Places,

@@ -37,6 +37,8 @@ pub struct ClaimSeen {
     pub bound: bool,
     /// UID of the claim that it was made from, where that is known.
     pub copy_of: Option<String>,
+    /// UID of the VolumeSnapshot that the operator made it from.
+    pub restored_from: Option<String>,
     /// What its volume has of what was asked for.
     pub size: ClaimSize,
 }

@@ -2,7 +2,7 @@
 
 use readstates_operator_api::{RestorePhase, RestoreStatus};
 
-use super::Run;
+use super::{Run, SnapshotSeen};
 use crate::spec::RestoreSource;
 
 /// What was seen of the restore that a cluster is to begin with.
@@ -16,6 +16,8 @@ pub struct RestoreSeen {
     pub lacking: Vec<String>,
     /// Its Jobs, newest first.
     pub jobs: Vec<RestoreJob>,
+    /// The VolumeSnapshots that it begins with, in the place of a backup, or why there are none.
+    pub snapshots: Option<Result<Vec<SnapshotSeen>, String>>,
     /// The move that it begins with, in the place of a backup.
     pub moving: Option<MoveIn>,
 }

@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use readstates_agent::wire::{
-    Cleanup, Disk, Facts, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
+    Cleanup, Disk, Facts, Flush, Job, Keyspace, Mode, Node, NodeState, Phase, Repair, Report,
     RequestedJob, Start, Target, Upgrade, UpgradeStep, View,
 };
 use readstates_operator::{
@@ -44,6 +44,8 @@ pub(crate) struct Ring {
     pub(crate) repairs_fail: Option<String>,
     /// The step of an upgrade that a node was told last, by pod name and UID, and what such steps end with while they fail.
     upgraded: BTreeMap<(String, String), RequestedJob>,
+    /// The flush that each pod has made.
+    flushed: BTreeMap<(String, String), RequestedJob>,
     pub(crate) upgrades_fail: Option<String>,
     /// Snapshots that are there, as `name of pod`.
     pub(crate) snapshots: BTreeSet<String>,
@@ -226,6 +228,8 @@ impl Ring {
             repair: self.repaired.get(&pod.name).cloned().map(Box::new),
             upgrades: true,
             upgrade: self.upgraded.get(&life(pod)).cloned().map(Box::new),
+            flushes: true,
+            flush: self.flushed.get(&life(pod)).cloned().map(Box::new),
         }
     }
 }
@@ -358,6 +362,24 @@ impl Agents for FakeAgents {
             job,
         };
         ring.repaired.insert(pod.name.clone(), told);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn flush<'a>(
+        &'a self,
+        _: &'a PodClients,
+        pod: &'a PodSeen,
+        order: &'a Flush,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        assert_eq!(Some(&order.pod_uid), pod.uid.as_ref());
+        let mut ring = self.ring();
+        ring.orders.push(format!("flush {}", pod.name));
+        let told = RequestedJob {
+            request: order.request.clone(),
+            progress: None,
+            job: Job::Done,
+        };
+        ring.flushed.insert(life(pod), told);
         Box::pin(async { Ok(()) })
     }
 

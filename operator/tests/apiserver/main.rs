@@ -60,6 +60,7 @@ mod snapshot;
 mod stopped;
 mod super_disks;
 mod trouble;
+mod volume_snapshots;
 mod volumes;
 mod volumes_of;
 mod world;

@@ -39,6 +39,7 @@ fn spec() -> ReadStateClusterSpec {
         restore_from: Some(Box::new(RestoreFrom {
             backup: None,
             repository: Some(repository),
+            volume_snapshots: None,
             migration: None,
             snapshot: None,
         })),
@@ -94,7 +95,7 @@ async fn clean(world: &World, chat: &Cluster, talk: &Cluster) -> Result<()> {
 }
 
 /// Versions by which clients may know what a user has read, of each user's last change.
-async fn changed(service: &Http, users: &[u64], message: u64) -> Result<Vec<u64>> {
+pub(super) async fn changed(service: &Http, users: &[u64], message: u64) -> Result<Vec<u64>> {
     let mut versions = Vec::new();
     for user in users {
         let state = service.ack(*user, CHANNEL, message).await?;

@@ -29,6 +29,8 @@ const LONGEST_DECOMMISSION: Duration = Duration::from_hours(7 * 24);
 const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 /// A repair reads the whole disk, and those of the nodes with the other copies.
 const LONGEST_REPAIR: Duration = Duration::from_hours(3 * 24);
+/// A flush writes what is in memory.
+const LONGEST_FLUSH: Duration = Duration::from_mins(15);
 /// A drain writes what is in memory: all the time that a pod has to stop.
 const LONGEST_DRAIN: Duration = Duration::from_mins(15);
 /// A snapshot writes what is in memory, and links files.
@@ -213,6 +215,10 @@ impl LocalNode for Cassandra {
             }
         }
         Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), EngineError> {
+        self.nodetool(&["flush"], LONGEST_FLUSH).await.map(drop)
     }
 
     async fn drain(&self) -> Result<(), EngineError> {

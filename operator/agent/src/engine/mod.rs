@@ -49,6 +49,9 @@ pub(crate) trait LocalNode: Send + Sync {
     /// Takes this step of a change to another release. Returns when it is done, perhaps hours later.
     async fn upgrade(&self, step: &UpgradeStep) -> Result<(), EngineError>;
 
+    /// Writes what is in memory to the disk, and goes on serving. Returns when it is done, perhaps minutes later.
+    async fn flush(&self) -> Result<(), EngineError>;
+
     /// Writes what is in memory and serves no more.
     async fn drain(&self) -> Result<(), EngineError>;
 

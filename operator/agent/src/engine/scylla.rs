@@ -25,6 +25,8 @@ const LONGEST_CLEANUP: Duration = Duration::from_hours(3 * 24);
 const LONGEST_DRAIN: Duration = Duration::from_mins(15);
 /// A snapshot writes what is in memory, and links files.
 const LONGEST_SNAPSHOT: Duration = Duration::from_mins(30);
+/// A flush writes what is in memory.
+const LONGEST_FLUSH: Duration = Duration::from_mins(15);
 
 /// `ScyllaDB` in this pod.
 #[derive(Clone, Debug)]
@@ -242,6 +244,17 @@ impl LocalNode for Scylla {
                 Ok(())
             }
         }
+    }
+
+    async fn flush(&self) -> Result<(), EngineError> {
+        let keyspaces: Vec<String> = self.get("/storage_service/keyspaces").await?;
+        let path = "/storage_service/keyspace_flush";
+        for keyspace in keyspaces {
+            let request = self.http.post(format!("{}{path}/{keyspace}", self.base));
+            self.send::<serde_json::Value>(request, LONGEST_FLUSH, path)
+                .await?;
+        }
+        Ok(())
     }
 
     async fn drain(&self) -> Result<(), EngineError> {

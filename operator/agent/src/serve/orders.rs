@@ -1,4 +1,4 @@
-//! Orders to a running node, each of which takes long: leave, clean up, repair, a step of an upgrade. In: the order, which names pod and node.
+//! Orders to a running node, each of which takes long: leave, clean up, repair, flush, a step of an upgrade. In: the order, which names pod and node.
 //! Out: 202 once it is under way, or why it is not. How it ends is told by every report after it.
 
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::{Agent, locked};
 use crate::{
     engine::EngineError,
     order::{self, Refusal},
-    wire::{Cleanup, Job, Mode, Repair, RequestedJob, Target, Upgrade},
+    wire::{Cleanup, Flush, Job, Mode, Repair, RequestedJob, Target, Upgrade},
     words::one_line,
 };
 
@@ -92,6 +92,31 @@ pub(super) async fn repair(
             let job = ended(agent.node.repair(ranges, &progress).await);
             tracing::info!(request, ?job, "the repair ended");
             end(&agent.repair, job);
+        });
+    }
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// The order to write what is in memory to the disk.
+pub(super) async fn flush(
+    State(agent): State<Arc<Agent>>,
+    Json(order): Json<Flush>,
+) -> Result<StatusCode, Refusal> {
+    let Flush {
+        pod_uid,
+        host_id,
+        request,
+    } = order;
+    let may_begin = agent
+        .may_begin(&agent.flush, &pod_uid, &host_id, &request)
+        .await?;
+    if may_begin {
+        tracing::info!(request, "flushing");
+        // Not joined: it ends with the process.
+        tokio::spawn(async move {
+            let job = ended(agent.node.flush().await);
+            tracing::info!(request, ?job, "the flush ended");
+            end(&agent.flush, job);
         });
     }
     Ok(StatusCode::ACCEPTED)

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     engine::EngineError,
     mutual::tests::Cluster,
-    wire::{Cleanup, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep},
+    wire::{Cleanup, Flush, Node, NodeState, Ranges, Repair, Target, Upgrade, UpgradeStep},
 };
 
 const HOST: &str = "7c0f3a58-7f2e-4d4a-9f43-0a2c6f9a0001";
@@ -33,6 +33,8 @@ struct Fake {
     repair: Mutex<Option<oneshot::Receiver<Result<(), EngineError>>>>,
     /// Steps of upgrades that were taken.
     taken: Mutex<Vec<UpgradeStep>>,
+    /// How often it was flushed; the first time fails.
+    flushed: AtomicU32,
 }
 
 #[async_trait]
@@ -79,6 +81,13 @@ impl LocalNode for Arc<Fake> {
         match step {
             UpgradeStep::Rewrite => Err(EngineError::Refused("No space left".to_owned())),
             UpgradeStep::Snapshot(_) | UpgradeStep::Release(_) => Ok(()),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), EngineError> {
+        match self.flushed.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(EngineError::Refused("No space left".to_owned())),
+            _ => Ok(()),
         }
     }
 
@@ -138,6 +147,7 @@ async fn world() -> World {
         clean: Notify::new(),
         repaired: Mutex::default(),
         repair: Mutex::default(),
+        flushed: AtomicU32::default(),
         taken: Mutex::default(),
     });
     let cql = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -404,6 +414,44 @@ async fn a_repair_runs_once_for_each_request_says_how_far_it_is_and_ends_in_the_
     until("1", None, Job::Done).await;
     assert_eq!(tell(HOST, "1").await, 202);
     assert_eq!(*locked(&world.fake.repaired), [Ranges::All, Ranges::All]);
+}
+
+#[tokio::test]
+async fn a_node_is_flushed_once_for_each_request_and_again_when_that_failed() {
+    let world = world().await;
+    let tell = async |host_id: &str, request: &str| {
+        let order = Flush {
+            pod_uid: "uid-1".to_owned(),
+            host_id: host_id.to_owned(),
+            request: request.to_owned(),
+        };
+        let url = format!("{}/v1/flush", world.url);
+        let answer = world.operator.post(url).json(&order).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    let until = async |request: &str, job: Job| {
+        let wanted = Some(Box::new(RequestedJob {
+            request: request.to_owned(),
+            progress: None,
+            job,
+        }));
+        while world.view(60).await.flush != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(world.view(60).await.flushes);
+    assert_eq!(tell("id-of-another", "1").await, 409);
+    assert_eq!(tell(HOST, "1").await, 202);
+    let error = "No space left".to_owned();
+    until("1", Job::Failed { error }).await;
+    for _ in 0..2 {
+        assert_eq!(tell(HOST, "1").await, 202);
+        until("1", Job::Done).await;
+    }
+    assert_eq!(world.fake.flushed.load(Ordering::Relaxed), 2);
+    assert_eq!(tell(HOST, "2").await, 202);
+    until("2", Job::Done).await;
+    assert_eq!(world.fake.flushed.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ use readstates_agent::engine::Profile;
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use self::sight::{Sight, as_wanted, outdated};
+pub(super) use self::version::reads_disks_of;
 pub use self::{
     internode::stage as internode_stage,
     step::{Growth, Named, NodesStep, Order},

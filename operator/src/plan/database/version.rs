@@ -47,6 +47,11 @@ pub(super) fn one_line(from: &str, to: &str) -> bool {
     line(from).is_some_and(|from| Some(from) == line(to))
 }
 
+/// Whether nodes of the second image start on the disks of nodes of the first one, for all that their names say.
+pub(in crate::plan) fn reads_disks_of(from: &str, to: &str) -> bool {
+    !differ(from, to) || one_line(from, to)
+}
+
 /// `5.0.9` of `5.0.9-jre17`, where the tag names a full release.
 fn release(image: &str) -> Option<&str> {
     let tag = tag(image)?.trim_start_matches('v');

@@ -119,6 +119,8 @@ fn agents_that_cannot_repair_are_told_and_not_taken_for_a_failure() {
         repair: None,
         upgrades: true,
         upgrade: None,
+        flushes: true,
+        flush: None,
     };
     let report = Report {
         pod_uid: "uid-1".to_owned(),

@@ -241,7 +241,11 @@ pub fn rack(
 
 /// `size`: the one at which claims are made already. `exclusive`: a super-disk is for one pod, unless its claims were made
 /// otherwise.
-fn claim(database: &Database, size: Option<&Quantity>, exclusive: bool) -> PersistentVolumeClaim {
+pub(super) fn claim(
+    database: &Database,
+    size: Option<&Quantity>,
+    exclusive: bool,
+) -> PersistentVolumeClaim {
     let mut volume = database.volume.clone();
     if let Some(size) = size {
         volume.size.clone_from(size);
@@ -253,7 +257,10 @@ fn claim(database: &Database, size: Option<&Quantity>, exclusive: bool) -> Persi
     }
 }
 
-fn with_rack(mut labels: BTreeMap<String, String>, rack: &Rack) -> BTreeMap<String, String> {
+pub(super) fn with_rack(
+    mut labels: BTreeMap<String, String>,
+    rack: &Rack,
+) -> BTreeMap<String, String> {
     labels.insert(labels::RACK.to_owned(), rack.name.clone());
     labels
 }

@@ -190,6 +190,14 @@ fi"#,
     );
 }
 
+#[tokio::test]
+async fn a_flush_is_of_every_keyspace() {
+    let (cassandra, folder) = played(r#"echo "$@" >> "$(dirname "$0")/told""#);
+    cassandra.flush().await.unwrap();
+    let told = std::fs::read_to_string(folder.path().join("told")).unwrap();
+    assert_eq!(told, "flush\n");
+}
+
 #[test]
 fn the_engines_own_words_are_kept() {
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use axum::{
     Json, Router,
+    extract::Path,
     http::StatusCode,
     response::IntoResponse,
     routing::{get, post},
@@ -228,6 +229,23 @@ async fn a_snapshot_is_taken_of_everything_and_unfinished_and_forgotten_ones_go(
             format!("remove {left}").as_str()
         ]
     );
+}
+
+#[tokio::test]
+async fn a_flush_is_of_every_keyspace() {
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let flushed = told.clone();
+    let flush = post(async move |Path(keyspace): Path<String>| {
+        flushed.lock().unwrap().push(keyspace);
+    });
+    let router = Router::new()
+        .route(
+            "/storage_service/keyspaces",
+            get(async || Json(json!(["system", "readstates"]))),
+        )
+        .route("/storage_service/keyspace_flush/{keyspace}", flush);
+    scylla(router).await.flush().await.unwrap();
+    assert_eq!(*told.lock().unwrap(), ["system", "readstates"]);
 }
 
 #[tokio::test]

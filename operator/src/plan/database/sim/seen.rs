@@ -54,6 +54,8 @@ impl Sim {
                     repair: pod.repair.clone().map(Box::new),
                     upgrades: !self.knows_no_upgrades,
                     upgrade: pod.upgrade.clone().map(Box::new),
+                    flushes: true,
+                    flush: None,
                 })
             }
         };
@@ -126,6 +128,7 @@ impl Sim {
                         uid: v.uid.clone(),
                         bound: true,
                         copy_of: None,
+                        restored_from: None,
                         size: ClaimSize::default(),
                     };
                     (format!("data-{n}"), seen)
