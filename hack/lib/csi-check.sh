@@ -26,7 +26,7 @@ start_csi_writer() {
     end_csi_check
     kubectl create namespace "$CSI_CHECK_FROM"
     kubectl create namespace "$CSI_CHECK_TO"
-    csi_claim data 200Mi | in_from apply --filename -
+    csi_claim data 300Mi | in_from apply --filename -
     # shellcheck disable=SC2016 # for the pod's shell
     csi_pod writer data 'echo kept >/data/kept && sync && touch /tmp/ready && for ((number = 1; ; number++)); do echo $number >>/data/first; echo $number >>/data/second; done' |
         in_from apply --filename -
@@ -44,7 +44,7 @@ take_csi_snapshots() {
     in_from wait volumesnapshot --all --for=jsonpath='{.status.readyToUse}'=true --timeout=120s
     in_from get volumesnapshots
     for number in 1 10 19; do
-        csi_restored "busy-$number" 200Mi "busy-$number" | in_from apply --filename -
+        csi_restored "busy-$number" 300Mi "busy-$number" | in_from apply --filename -
         csi_pod "reader-$number" "busy-$number" "$CSI_READER" | in_from apply --filename -
     done
     for number in 1 10 19; do
@@ -76,7 +76,7 @@ lose_csi_source() {
 # the scheduler may have chosen a node already when it learns where the snapshot is.
 restore_csi_snapshot() {
     csi_pod reader restored "$CSI_READER" | in_to apply --filename -
-    csi_restored restored 200Mi found | in_to apply --filename -
+    csi_restored restored 300Mi found | in_to apply --filename -
     in_to apply --filename - <<END
 apiVersion: snapshot.storage.k8s.io/v1
 kind: VolumeSnapshotContent
@@ -101,8 +101,8 @@ END
 grow_csi_volume() {
     local before try
     before=$(in_to exec reader -- df --output=size /data | tail -n 1)
-    in_to patch pvc restored --type merge --patch '{"spec":{"resources":{"requests":{"storage":"400Mi"}}}}'
-    in_to wait pvc/restored --for=jsonpath='{.status.capacity.storage}'=400Mi --timeout=180s
+    in_to patch pvc restored --type merge --patch '{"spec":{"resources":{"requests":{"storage":"600Mi"}}}}'
+    in_to wait pvc/restored --for=jsonpath='{.status.capacity.storage}'=600Mi --timeout=180s
     echo "KiB before and after: $before $(in_to exec reader -- df --output=size /data | tail -n 1)"
     in_to exec reader -- bash -c "[ \$(df --output=size /data | tail -n 1) -gt $((before * 3 / 2)) ]"
 }

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// smallest is what ext4 with a journal wants; a claim for less gets as much.
-const smallest = 16 << 20
+// smallest is the smallest XFS; a claim for less gets as much.
+const smallest = 300 << 20
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: d.name, VendorVersion: "1"}, nil

@@ -14,10 +14,12 @@ import (
 
 const mib = 1 << 20
 
-// emptyNode has nothing mounted, so that no test needs rights.
+func noFilesystem(string) error { return nil }
+
+// emptyNode mounts nothing, so that no test needs rights.
 func emptyNode(t *testing.T) *driver {
 	t.Helper()
-	images, err := openImages(t.TempDir())
+	images, err := openImages(t.TempDir(), noFilesystem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,19 +82,19 @@ func readFrom(t *testing.T, path string, length int, at int64) string {
 
 func TestAVolumeThatIsAskedForTwiceIsMadeOnce(t *testing.T) {
 	node := emptyNode(t)
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
 	writeTo(t, node.images.volume("pvc-1"), "kept", 20*mib)
-	again := ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
-	if again.Volume.CapacityBytes != 32*mib || readFrom(t, node.images.volume("pvc-1"), 4, 20*mib) != "kept" {
+	again := ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
+	if again.Volume.CapacityBytes != 320*mib || readFrom(t, node.images.volume("pvc-1"), 4, 20*mib) != "kept" {
 		t.Fatal("the volume was made anew")
 	}
-	_, err := node.create("pvc-1", "", 64*mib)
+	_, err := node.create("pvc-1", "", 640*mib)
 	wantCode(t, err, codes.AlreadyExists)
 }
 
 func TestASnapshotRestoresWhatTheVolumeHeldThen(t *testing.T) {
 	node := emptyNode(t)
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
 	writeTo(t, node.images.volume("pvc-1"), "then", 20*mib)
 	first := ok[*csi.CreateSnapshotResponse](t)(node.take("snapshot-1", "pvc-1"))
 	writeTo(t, node.images.volume("pvc-1"), "now!", 20*mib)
@@ -101,22 +103,22 @@ func TestASnapshotRestoresWhatTheVolumeHeldThen(t *testing.T) {
 		t.Fatalf("%v became %v", first.Snapshot, second.Snapshot)
 	}
 	ok[*csi.DeleteVolumeResponse](t)(node.DeleteVolume(context.Background(), &csi.DeleteVolumeRequest{VolumeId: "pvc-1"}))
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-2", "snapshot-1", 48*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-2", "snapshot-1", 480*mib))
 	if read := readFrom(t, node.images.volume("pvc-2"), 4, 20*mib); read != "then" {
 		t.Fatalf("restored: %q", read)
 	}
-	if bytes := ok[int64](t)(node.images.volumeBytes("pvc-2")); bytes != 48*mib {
+	if bytes := ok[int64](t)(node.images.volumeBytes("pvc-2")); bytes != 480*mib {
 		t.Fatalf("restored with %d bytes", bytes)
 	}
 }
 
 func TestASnapshotIsRestoredOnlyWhereItIsAndOnlyWhereItFits(t *testing.T) {
 	node := emptyNode(t)
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
 	ok[*csi.CreateSnapshotResponse](t)(node.take("snapshot-1", "pvc-1"))
-	_, err := node.create("pvc-2", "snapshot-2", 32*mib)
+	_, err := node.create("pvc-2", "snapshot-2", 320*mib)
 	wantCode(t, err, codes.ResourceExhausted)
-	_, err = node.create("pvc-2", "snapshot-1", 31*mib)
+	_, err = node.create("pvc-2", "snapshot-1", 310*mib)
 	wantCode(t, err, codes.OutOfRange)
 	_, err = node.take("snapshot-1", "pvc-9")
 	wantCode(t, err, codes.NotFound)
@@ -124,7 +126,7 @@ func TestASnapshotIsRestoredOnlyWhereItIsAndOnlyWhereItFits(t *testing.T) {
 
 func TestASnapshotIsFoundByItsHandle(t *testing.T) {
 	node := emptyNode(t)
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
 	ok[*csi.CreateSnapshotResponse](t)(node.take("snapshot-1", "pvc-1"))
 	ok[*csi.CreateSnapshotResponse](t)(node.take("snapshot-2", "pvc-1"))
 	for handle, wanted := range map[string]int{"": 2, "snapshot-2": 1, "snapshot-3": 0} {
@@ -142,7 +144,7 @@ func TestASnapshotIsFoundByItsHandle(t *testing.T) {
 
 func TestAVolumeThatIsMountedIsNotDeleted(t *testing.T) {
 	node := emptyNode(t)
-	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 32*mib))
+	ok[*csi.CreateVolumeResponse](t)(node.create("pvc-1", "", 320*mib))
 	at := t.TempDir()
 	if err := os.Symlink(at, node.images.mount("pvc-1")); err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func TestAVolumeThatIsMountedIsNotDeleted(t *testing.T) {
 
 func TestNamesLeadNowhereElse(t *testing.T) {
 	node := emptyNode(t)
-	_, err := node.create("../pvc-1", "", 32*mib)
+	_, err := node.create("../pvc-1", "", 320*mib)
 	wantCode(t, err, codes.InvalidArgument)
 	outside := filepath.Join(node.images.folder, "outside")
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
@@ -174,7 +176,7 @@ func TestWhatADriverLeftUnfinishedIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := ok[*images](t)(openImages(node.images.folder))
+	again := ok[*images](t)(openImages(node.images.folder, noFilesystem))
 	if left := ok[[]string](t)(filepath.Glob(filepath.Join(again.folder, "*", "*"))); len(left) != 0 {
 		t.Fatalf("left: %v", left)
 	}

@@ -24,6 +24,8 @@ import (
 // What ends in .partial is not finished.
 type images struct {
 	folder string
+	// format makes a filesystem in a file.
+	format func(path string) error
 }
 
 // snapshot is a copy of a volume as it was at one moment.
@@ -35,7 +37,7 @@ type snapshot struct {
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
-func openImages(folder string) (*images, error) {
+func openImages(folder string, format func(path string) error) (*images, error) {
 	for _, part := range []string{"volumes", "mounts", "snapshots"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
 			return nil, err
@@ -50,7 +52,7 @@ func openImages(folder string) (*images, error) {
 			return nil, err
 		}
 	}
-	return &images{folder}, nil
+	return &images{folder, format}, nil
 }
 
 // path leads to a file of this name; a name that cannot be one of ours leads to none.
@@ -78,7 +80,7 @@ func (i *images) createVolume(name string, bytes int64) error {
 			return err
 		}
 		return os.Truncate(path, bytes)
-	}, func(path string) error { return run("mkfs.ext4", "-q", "-F", "-m", "0", path) })
+	}, i.format)
 }
 
 // restoreVolume makes a volume of a snapshot. Its filesystem is as large as it was; it grows when it is mounted.
@@ -158,6 +160,11 @@ func (i *images) snapshots() ([]snapshot, error) {
 }
 
 func (i *images) deleteSnapshot(name string) error { return os.RemoveAll(i.path("snapshots", name)) }
+
+// formatXFS: ext4 would grow only where the machine has CAP_SYS_RESOURCE. The zeros of the log become a hole.
+func formatXFS(path string) error {
+	return errors.Join(run("mkfs.xfs", "-q", path), run("fallocate", "--dig-holes", path))
+}
 
 // Holes stay holes; where the node's filesystem can, blocks are shared instead of copied.
 func copySparse(from, to string) error {

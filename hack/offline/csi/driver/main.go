@@ -1,4 +1,4 @@
-// A CSI driver for test clusters. A volume is an ext4 filesystem in a file of its node, mounted through a loop device; a snapshot is a
+// A CSI driver for test clusters. A volume is an XFS filesystem in a file of its node, mounted through a loop device; a snapshot is a
 // copy of that file, taken while the filesystem is frozen, as a storage system would take it beneath a running database.
 // Volumes and snapshots never leave their node; locate.go tells Kubernetes on which one a snapshot is.
 package main
@@ -43,7 +43,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 
-	images, err := openImages(*folder)
+	images, err := openImages(*folder, formatXFS)
 	if err != nil {
 		log.Fatalf("failed to open the images in %s: %v", *folder, err)
 	}

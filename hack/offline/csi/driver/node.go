@@ -42,10 +42,11 @@ func (d *driver) NodeStageVolume(_ context.Context, request *csi.NodeStageVolume
 		return nil, err
 	}
 	if !mounted {
+		// A volume has the UUID of the one whose snapshot it was made of.
 		if err := errors.Join(os.MkdirAll(at, 0o750), makeLoopDevices()); err != nil {
 			return nil, err
 		}
-		if err := d.mounter.Mount(d.images.volume(name), at, "ext4", []string{"loop", "discard"}); err != nil {
+		if err := d.mounter.Mount(d.images.volume(name), at, "xfs", []string{"loop", "discard", "nouuid"}); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +120,7 @@ func (d *driver) fillDevice(at string) error {
 	if err := run("losetup", "--set-capacity", device); err != nil {
 		return err
 	}
-	return run("resize2fs", device)
+	return run("xfs_growfs", "-d", at)
 }
 
 func (d *driver) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
