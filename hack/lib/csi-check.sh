@@ -72,11 +72,16 @@ lose_csi_source() {
     kubectl delete volumesnapshotcontent "$content" --timeout 60s
 }
 
-# restore_csi_snapshot HANDLE: as somebody does who knows the handle and nothing else. The pod is there before the claim, so that
-# the scheduler may have chosen a node already when it learns where the snapshot is.
+# restore_csi_snapshot HANDLE: as somebody does who knows the handle and nothing else. The scheduler has chosen a node without the
+# snapshot, if there is one, before it can know where the snapshot is.
 restore_csi_snapshot() {
+    local node elsewhere=
+    for node in $(worker_nodes); do
+        has_csi_snapshot "$node" "$1" || elsewhere=$node
+    done
     csi_pod reader restored "$CSI_READER" | in_to apply --filename -
-    csi_restored restored 300Mi found | in_to apply --filename -
+    csi_restored restored 300Mi found |
+        kubectl annotate --local --filename - --output yaml "volume.kubernetes.io/selected-node=$elsewhere" | in_to apply --filename -
     in_to apply --filename - <<END
 apiVersion: snapshot.storage.k8s.io/v1
 kind: VolumeSnapshotContent
@@ -113,12 +118,15 @@ delete_csi_snapshot() {
     in_to delete volumesnapshot found --timeout 60s
     kubectl wait --for=delete "volumesnapshotcontent/$CSI_CHECK_TO" --timeout=60s
     for node in $(worker_nodes); do
-        if docker exec "$node" test -e "/var/lib/csi-hostpath/snapshots/$1"; then
+        if has_csi_snapshot "$node" "$1"; then
             echo "snapshot $1 is still on $node"
             return 1
         fi
     done
 }
+
+# has_csi_snapshot NODE HANDLE
+has_csi_snapshot() { docker exec "$1" test -e "/var/lib/csi-hostpath/snapshots/$2"; }
 
 end_csi_check() {
     kubectl delete namespace "$CSI_CHECK_FROM" "$CSI_CHECK_TO" --ignore-not-found --timeout 180s
@@ -156,11 +164,12 @@ spec:
 END
 }
 
-# csi_pod NAME CLAIM SCRIPT: a pod in which bash runs SCRIPT with the volume at /data.
+# csi_pod NAME CLAIM SCRIPT: a pod in which bash, as a user without rights, runs SCRIPT with the volume at /data.
 csi_pod() {
     jq --null-input --arg name "$1" --arg claim "$2" --arg script "$3" --arg image "$(csi_image)" '{
         apiVersion: "v1", kind: "Pod", metadata: {name: $name}, spec: {
             terminationGracePeriodSeconds: 1,
+            securityContext: {runAsUser: 999, runAsGroup: 999, fsGroup: 999},
             restartPolicy: "Never",
             volumes: [{name: "data", persistentVolumeClaim: {claimName: $claim}}],
             containers: [{
