@@ -334,11 +334,11 @@ fn what_cannot_be_restored_is_refused_at_the_door() {
             (embedded, "readstates backup restore --store embedded:"),
             (
                 cluster(1, json!({})),
-                "exactly one of backup, repository and migration",
+                "exactly one of backup, repository, volumeSnapshots and migration",
             ),
             (
                 cluster(1, two),
-                "exactly one of backup, repository and migration",
+                "exactly one of backup, repository, volumeSnapshots and migration",
             ),
             (cluster(1, both), "snapshot goes with repository"),
             (cluster(1, odd), "spec.restoreFrom.snapshot"),

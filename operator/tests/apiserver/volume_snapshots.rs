@@ -130,7 +130,11 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
             .unwrap();
         let status = reconciled(&world).await;
         assert_eq!(status.phase, BackupPhase::Refused);
-        assert!(complete(&status).contains("this Kubernetes has no VolumeSnapshots"));
+        let told = complete(&status);
+        assert!(
+            told.contains("this Kubernetes has no VolumeSnapshots"),
+            "{told}"
+        );
 
         let params = PostParams::default();
         crds.create(&params, &kind_of_snapshots()).await.unwrap();
