@@ -196,11 +196,11 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
         assert!(said.contains("exactly one of"), "{said}");
         again["spec"]["database"]["volumesOf"] = json!({ "namespace": old, "name": "chat" });
         other.create(&again).await.unwrap();
-        let waits = waiting(&other.reconcile("chat").await).unwrap();
+        let waits = condition(&other.reconcile("chat").await, "Restored");
         assert!(waits.contains("there is no VolumeSnapshot"), "{waits}");
         copied_by_hand(&world, &other).await;
         storage_says(&other, "nightly-b-0", json!({ "readyToUse": false })).await;
-        let waits = waiting(&other.reconcile("chat").await).unwrap();
+        let waits = condition(&other.reconcile("chat").await, "Restored");
         assert!(
             waits.contains("nightly-b-0 cannot be restored yet"),
             "{waits}"
@@ -228,7 +228,7 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
             }
         }
         // The passwords are in the data: none are made, and a person brings them.
-        let waits = waiting(&other.reconcile("chat").await).unwrap();
+        let waits = condition(&other.reconcile("chat").await, "Restored");
         for secret in ["chat-db-superuser", "chat-db-login"] {
             let there = other.api::<Secret>().get_opt(secret).await.unwrap();
             assert!(there.is_none(), "{waits}");
