@@ -66,12 +66,14 @@ start_kind_cluster() {
     step "nodes and system pods ready" wait_for_nodes "$KUBECONFIG"
 }
 
-# What the tests want that hack/test runs with --full only: all three machines, and another release of Cassandra.
+# What the tests want that hack/test runs with --full only: all three machines, another release of Cassandra, and volumes with
+# snapshots.
 prepare_full_tests() {
     step "every node takes pods" let_every_node_take_pods
     step "images loaded there, too" load_our_images
     step "another release of Cassandra" build_former_cassandra_image
     step "it is loaded" load_images "$(former_cassandra_image)"
+    csi_steps
 }
 
 load_our_images() {

@@ -91,11 +91,15 @@ fn a_network_disk_of_some_gib_with_small_chunks_catches_up_by_its_bitmap() -> Re
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
     superdisk.in_sync(&vm)?;
-    // 49,152 bits, in two pages of the bitmap.
+    // The smallest chunks whose bits there is room for: the default is 64 MiB.
     let mirror = superdisk.mirror(&vm)?;
-    vm.run(&format!(
-        "mdadm --grow /dev/{mirror} --bitmap=none && mdadm --grow /dev/{mirror} --bitmap=internal --bitmap-chunk=64K"
+    let chunk = vm.run(&format!(
+        "mdadm --grow /dev/{mirror} --bitmap=none && for chunk in 64 128 256 512 1024; do \
+         mdadm --grow /dev/{mirror} --bitmap=internal --bitmap-chunk=${{chunk}}K && echo $chunk && break; done"
     ))?;
+    let chunk = chunk.lines().last().unwrap_or_default().trim().to_owned();
+    ensure!(!chunk.is_empty(), "no small chunk was taken");
+    println!("    # chunks of {chunk} KiB");
     // XFS gives each new folder to the next quarter of the volume.
     vm.run("for n in $(seq 8); do mkdir /mnt/data/$n; done; sync")?;
     let inodes = vm.run("stat -c %i /mnt/data/[1-8] | sort -n")?;
