@@ -111,6 +111,7 @@ save_cluster_state() {
     kubectl get events --all-namespaces --sort-by .lastTimestamp >"$dir/events" 2>&1 || true
     kubectl get all,pvc,pv,pdb,cronjobs,readstateclusters,readstaterings,readstatebackups,readstatebackupschedules,readstatemigrations --all-namespaces --output wide >"$dir/objects" 2>&1 || true
     kubectl get readstateclusters,readstaterings,readstatebackups,readstatebackupschedules,readstatemigrations --all-namespaces --output yaml >"$dir/readstates.yaml" 2>&1 || true
+    kubectl get volumesnapshots,volumesnapshotcontents --all-namespaces --output yaml >"$dir/snapshots.yaml" 2>&1 || true
     while read -r namespace pod; do
         kubectl describe pod "$pod" --namespace "$namespace" >"$dir/$namespace.$pod.describe" 2>&1 || true
         kubectl logs "$pod" --namespace "$namespace" --all-containers --prefix >"$dir/$namespace.$pod.log" 2>&1 || true

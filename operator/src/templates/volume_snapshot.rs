@@ -1,5 +1,7 @@
 //! VolumeSnapshots of database nodes, and volume claims that are made from them.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, TypedLocalObjectReference},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
@@ -70,14 +72,19 @@ pub fn claim_from_snapshot(
 ) -> PersistentVolumeClaim {
     let size = snapshot.size.clone().map(Quantity);
     let claim = database::claim(database, larger(size, &database.volume.size).as_ref(), true);
-    let annotations = [(labels::RESTORED_FROM.to_owned(), snapshot.uid.clone())];
+    let mut annotations =
+        BTreeMap::from([(labels::RESTORED_FROM.to_owned(), snapshot.uid.clone())]);
+    if let (Some(_), Ok(of)) = (&database.super_disk, &snapshot.of) {
+        // The consent to a copy, which a super-disk is not started without.
+        annotations.insert(labels::COPY_OF.to_owned(), of.claim_uid.clone());
+    }
     let labels = database::with_rack(cluster.id.selector(Component::Database), rack);
     PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(cluster.id.namespace.clone()),
             labels: Some(labels),
-            annotations: Some(annotations.into()),
+            annotations: Some(annotations),
             ..ObjectMeta::default()
         },
         spec: claim.spec.map(|mut spec| {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use readstates_agent::wire::{Flush, Job, Phase, View};
 use readstates_operator_api::{
-    DatabaseNode, DatabaseNodeState, NodeSnapshot, ReadStateBackupStatus, conditions::Reason,
+    DatabaseNode, DatabaseNodeState, NodeSnapshot, ReadStateBackupStatus, SuperDiskState,
+    conditions::Reason,
 };
 use readstates_ring::SLOTS;
 
@@ -21,6 +22,7 @@ use super::Obstacle;
 use crate::{
     plan::{Named, served},
     spec::{BackupOwner, Database, Identity, Store, ValidatedCluster},
+    super_disk::judge,
     templates::{self, SnapshotWish},
     world::{PodSeen, Seen, SnapshotOf, SnapshotSeen, World},
 };
@@ -191,12 +193,6 @@ fn nodes<'a>(cluster: &'a ValidatedCluster, world: &'a World) -> Result<Vec<Node
         }
         Store::Embedded(_) => return Err(super::embedded(name)),
     };
-    if database.super_disk.is_some() {
-        return Err(refuse(format!(
-            "ReadStateCluster {name} has super-disks, whose snapshots the operator does not take: set storage, or run \
-             `superdisk snapshot` around snapshots of your own"
-        )));
-    }
     let records: Vec<_> = world
         .records
         .iter()
@@ -250,6 +246,9 @@ fn node<'a>(
         .serves()
         .filter(|id| Some(*id) == record.host_id.as_deref());
     let host_id = host_id.ok_or_else(|| format!("database node {name} does not serve"))?;
+    if database.super_disk.is_some() {
+        durable(world, name)?;
+    }
     let ordinal = name
         .strip_prefix(&id.rack(&record.rack))
         .and_then(|rest| rest.strip_prefix('-')?.parse().ok());
@@ -279,6 +278,30 @@ fn node<'a>(
         id,
         host_id,
     })
+}
+
+/// Whether what the node has written is on the network disk of its super-disk, which alone is copied.
+fn durable(world: &World, name: &str) -> Result<(), String> {
+    let seen = world.super_disks.get(name).map(judge);
+    match seen.as_ref().map(|judgement| judgement.state) {
+        Some(SuperDiskState::Healthy | SuperDiskState::Rebuilding | SuperDiskState::FastLost) => {
+            Ok(())
+        }
+        Some(
+            SuperDiskState::Waiting
+            | SuperDiskState::Refused
+            | SuperDiskState::Failed
+            | SuperDiskState::Assembling
+            | SuperDiskState::DurableLost
+            | SuperDiskState::Unknown,
+        )
+        | None => {
+            let why = seen.map_or_else(|| "it was not asked".to_owned(), |seen| seen.message);
+            Err(format!(
+                "the super-disk of database node {name} may not have everything on its network disk: {why}"
+            ))
+        }
+    }
 }
 
 /// Every cache pod writes what it holds; all must be there, since each holds something of its own.

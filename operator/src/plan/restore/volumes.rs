@@ -107,20 +107,31 @@ fn claims(
     database: &Database,
     backup: &str,
 ) -> Result<Vec<PersistentVolumeClaim>, String> {
-    let snapshots = match &world.restore.snapshots {
-        Some(Ok(snapshots)) => snapshots,
-        Some(Err(words)) => return Err(words.clone()),
-        None => return Err("the VolumeSnapshots were not looked for yet".to_owned()),
-    };
-    if snapshots.is_empty() {
-        return Err(format!(
-            "there is no VolumeSnapshot with the label {}={backup} in this namespace",
-            labels::BACKUP
-        ));
-    }
+    let id = &cluster.id;
     let places = || {
         let racks = database.racks.iter();
         racks.flat_map(|rack| (0..rack.members).map(move |ordinal| (rack, ordinal)))
+    };
+    let name =
+        |(rack, ordinal): (&Rack, i32)| id.claim(&format!("{}-{ordinal}", id.rack(&rack.name)));
+    let found = match &world.restore.snapshots {
+        Some(Ok(snapshots)) if snapshots.is_empty() => Err(format!(
+            "there is no VolumeSnapshot with the label {}={backup} in this namespace",
+            labels::BACKUP
+        )),
+        Some(Ok(snapshots)) => Ok(snapshots),
+        Some(Err(words)) => Err(words.clone()),
+        None => Err("the VolumeSnapshots were not looked for yet".to_owned()),
+    };
+    let is_copy = |place| {
+        let claim = world.nodes.claims.get(&name(place));
+        claim.is_some_and(|claim| claim.restored_from.is_some())
+    };
+    let snapshots = match found {
+        Ok(snapshots) => snapshots,
+        // A cluster that was restored and is created again goes on with its volumes, whatever became of the snapshots.
+        Err(_) if places().all(is_copy) => return Ok(Vec::new()),
+        Err(words) => return Err(words),
     };
     for snapshot in snapshots {
         suits(cluster, world, database, snapshot, &snapshots[0])?;
@@ -146,8 +157,7 @@ fn claims(
                 labels::BACKUP
             ));
         };
-        let id = &cluster.id;
-        let name = id.claim(&format!("{}-{ordinal}", id.rack(&rack.name)));
+        let name = name((rack, ordinal));
         match world.nodes.claims.get(&name) {
             None => missing.push(templates::claim_from_snapshot(
                 cluster, database, rack, name, snapshot,

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    fixtures::{CASSANDRA, EXTERNAL, Scene, id, now, scene},
+    fixtures::{CASSANDRA, EXTERNAL, Scene, id, now, scene, super_disk},
+    super_disk::{Condition, SuperDiskSeen, WaitingOn},
     world::ClaimSeen,
 };
 
@@ -387,21 +388,53 @@ fn no_volume_is_copied_while_a_cache_pod_may_hold_what_nobody_has_written() {
 }
 
 #[test]
-fn a_database_of_somebody_else_and_super_disks_are_refused() {
-    let refused = |scene: &Scene| match step(scene, None, &[]) {
-        VolumesStep::Blocked(Obstacle {
-            refused: true,
-            words,
-            ..
-        }) => words,
+fn a_database_of_somebody_else_is_refused() {
+    match step(&scene(EXTERNAL), None, &[]) {
+        VolumesStep::Blocked(obstacle) => {
+            assert!(obstacle.refused && obstacle.words.contains("does not run"));
+        }
         other => panic!("{other:?}"),
-    };
-    let external = refused(&scene(EXTERNAL));
-    assert!(external.contains("does not run"), "{external}");
+    }
+}
+
+#[test]
+fn a_super_disk_is_copied_while_its_network_disk_has_everything() {
     let mirrored = CASSANDRA.replace(
         "  resources",
         "  superDisk: { localDevices: ['/dev/disk/by-id/google-local-nvme-ssd-*'] }\n  resources",
     );
-    let mirrored = refused(&scene(&mirrored));
-    assert!(mirrored.contains("super-disks"), "{mirrored}");
+    let cluster = scene(&mirrored).cluster;
+    let with = |seen: Option<SuperDiskSeen>| {
+        let mut scene = at_rest();
+        scene.cluster = cluster.clone();
+        for (name, _) in NODES {
+            let disks = &mut scene.world.super_disks;
+            seen.clone().map(|seen| disks.insert(name.to_owned(), seen));
+        }
+        scene
+    };
+    for condition in [
+        Condition::Healthy,
+        Condition::FastLost {
+            waiting_on: WaitingOn::Step,
+        },
+    ] {
+        let scene = with(Some(super_disk(condition)));
+        assert!(matches!(
+            step(&scene, None, &[]),
+            VolumesStep::FlushCache(_)
+        ));
+    }
+    for seen in [
+        None,
+        Some(super_disk(Condition::DurableLost { frozen: true })),
+        Some(SuperDiskSeen::Silent("timed out".to_owned())),
+        Some(SuperDiskSeen::Assembling),
+    ] {
+        let words = blocked(&with(seen));
+        assert!(
+            words.contains("may not have everything on its network disk"),
+            "{words}"
+        );
+    }
 }

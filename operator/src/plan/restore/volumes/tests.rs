@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use readstates_operator_api::DatabaseNodeState;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
@@ -100,6 +100,13 @@ fn every_node_gets_a_copy_before_the_first_rack_is_made() {
     assert_eq!(claim["spec"]["storageClassName"], "fast");
     assert_eq!(claim["metadata"]["labels"][labels::RACK], "b");
     assert_eq!(claim["metadata"]["ownerReferences"], json!(null));
+    let copy_of = |claim: &Value| claim["metadata"]["annotations"][labels::COPY_OF].clone();
+    assert_eq!(copy_of(&claim), json!(null));
+    let mirrored =
+        new("  superDisk: { localDevices: ['/dev/disk/by-id/google-local-nvme-ssd-*'] }\n");
+    let claim = serde_json::to_value(&mirrored.plan().claims_to_make[0]).unwrap();
+    assert_eq!(copy_of(&claim), "claim");
+    assert_eq!(claim["spec"]["volumeMode"], "Block");
 
     let scene = copied(scene);
     let plan = scene.plan();
@@ -130,6 +137,16 @@ fn the_cache_starts_once_the_database_has_its_keyspace_and_that_is_on_record() {
     // Never again, whatever becomes of its claims.
     scene.world.nodes.claims.clear();
     assert!(scene.plan().claims_to_make.is_empty());
+}
+
+#[test]
+fn a_cluster_that_is_created_again_needs_its_snapshots_no_more() {
+    let mut scene = copied(new(""));
+    snapshots(&mut scene).clear();
+    assert_eq!(scene.plan().racks.len(), 1);
+    let claims = &mut scene.world.nodes.claims;
+    claims.get_mut("data-chat-db-a-0").unwrap().restored_from = None;
+    assert!(waits(&scene).contains("there is no VolumeSnapshot"));
 }
 
 #[test]
