@@ -8,6 +8,7 @@ mod copies;
 mod database;
 mod day_two;
 mod disk_node;
+mod growth;
 mod installation;
 mod ipv6;
 mod migrate;
