@@ -12,10 +12,14 @@ pods it deletes hold nothing any more; each by its UID.
 - apiGroups: [readstates.dev]
   resources: [readstateclusters/status]
   verbs: [get, patch]
-# Backups: read, and their status is written. What they own are Jobs and CronJobs.
+# Backups: read, and their status is written. What they own are Jobs, CronJobs and VolumeSnapshots. Schedules of
+# VolumeSnapshots make a ReadStateBackup each time, and delete those that their retention does not keep.
 - apiGroups: [readstates.dev]
   resources: [readstatebackups, readstatebackupschedules]
   verbs: [get, list, watch]
+- apiGroups: [readstates.dev]
+  resources: [readstatebackups]
+  verbs: [create, delete]
 - apiGroups: [readstates.dev]
   resources: [readstatebackups/status, readstatebackupschedules/status]
   verbs: [get, patch]

@@ -121,9 +121,10 @@ pub struct VolumeSnapshots {
     pub volume_snapshot_class_name: Option<String>,
 }
 
-/// Backups of the database of a `ReadStateCluster` at given times, by a CronJob: they are made also while the operator
-/// is away, never two at once, and one that was missed by at most six hours is made late. Deleting it deletes the
-/// CronJobs and their Jobs; what is in the bucket or on the volume stays.
+/// Backups of the database of a `ReadStateCluster` at given times, never two at once; one that was missed by at most six
+/// hours is made late. With `storage`, a CronJob makes them, also while the operator is away; deleting the schedule
+/// deletes the CronJobs and their Jobs, and what is in the bucket or on the volume stays. With `volumeSnapshots`, the
+/// operator creates a `ReadStateBackup` each time, and those stay.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "readstates.dev",
@@ -136,7 +137,7 @@ pub struct VolumeSnapshots {
     status = "ReadStateBackupScheduleStatus",
     derive = "PartialEq",
     doc = "Backups of the database of a ReadStateCluster at given times. Deleting it deletes the CronJobs that make \
-           them, and nothing in the bucket or on the volume.",
+           them, and no backup.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -199,7 +200,12 @@ pub struct VolumeSnapshots {
     validation = Rule::new("self.cluster == oldSelf.cluster")
         .message("cluster cannot change: backups of two clusters must not be in one place. Create another schedule")
         .field_path(".cluster")
-        .reason(Reason::FieldValueForbidden)
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new("has(self.storage) != has(self.volumeSnapshots)")
+        .message("exactly one of storage and volumeSnapshots must be set"),
+    validation = Rule::new("!has(self.verifySchedule) || has(self.storage)")
+        .message("verifySchedule goes with storage: a snapshot of volumes is checked by restoring it")
+        .field_path(".verifySchedule")
 )]
 pub struct ReadStateBackupScheduleSpec {
     /// Name of the `ReadStateCluster` in this namespace whose database is backed up. Cannot be changed.
@@ -229,7 +235,14 @@ pub struct ReadStateBackupScheduleSpec {
     pub suspend: bool,
 
     /// Where the backups go. Use one place for each cluster: `retention` counts everything that is there.
-    pub storage: BackupStorage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<BackupStorage>,
+
+    /// In place of `storage`: each time, a `ReadStateBackup` by VolumeSnapshots is created, named after the schedule and
+    /// the time. `retention` deletes those that have its label `readstates.dev/backup-schedule`, and with them their
+    /// VolumeSnapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_snapshots: Option<VolumeSnapshots>,
 
     /// Which backups are kept; others are deleted after each backup that succeeds. Default: all are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,12 +3,14 @@
 //! ```text
 //! ReadStateBackup ─────────▶ Job, or VolumeSnapshots ──────────▶ status
 //! ReadStateBackupSchedule ─▶ CronJobs ─(Kubernetes)─▶ Jobs ────▶ status
+//!                         └▶ ReadStateBackups by VolumeSnapshots ▶ status
 //! ```
 //! Nothing here touches a cluster, but that a backup by VolumeSnapshots has its pods flush; and nothing but `readstates
 //! backup` in a Job touches the bucket or the volume: with its resource a Job goes by owner reference, and backups stay.
 
 mod gauges;
 mod status;
+mod times;
 mod volumes;
 pub(crate) mod work;
 
@@ -47,10 +49,11 @@ use crate::{
     objects::{self, Object},
     observe,
     plan::{self, BackupStep, Obstacle, ScheduleSeen},
-    spec::{BackupMethod, BackupOwner, ValidatedSchedule},
+    spec::{BackupMethod, BackupOwner, BackupPlace, ValidatedSchedule},
     telemetry, templates,
     validate::{InvalidSpec, validate_backup, validate_schedule},
     words::chain,
+    world::CronJobSeen,
 };
 
 /// How often a backup that is not done is looked at: what it waits for tells no watch of it.
@@ -238,18 +241,28 @@ pub async fn reconcile_schedule(
         runs: observe::backup_runs(&ctx.client, &owner).await?,
     };
     let valid = validate_schedule(&schedule.spec);
+    let created = schedule.creation_timestamp().map_or(now, |t| t.0);
+    let mut results = None;
     let (obstacle, applied) = match &valid {
         Err(invalid) => (Some(Obstacle::invalid(invalid)), apply::Applied::All),
-        Ok(valid) => carry_out(ctx, &owner, valid, &seen).await?,
+        Ok(valid) => match &valid.method {
+            BackupMethod::Job(place) => carry_out(ctx, &owner, (valid, place), &seen).await?,
+            BackupMethod::Volumes(class) => {
+                without_cron_jobs(ctx, &owner, &seen).await?;
+                let step = times::go_on(ctx, &owner, (valid, class.as_ref()), before, created);
+                let (made, obstacle) = Box::pin(step).await?;
+                results = Some(made);
+                (obstacle, apply::Applied::All)
+            }
+        },
     };
-    let created = schedule.creation_timestamp().map_or(now, |t| t.0);
     let report = status::ScheduleReport {
         owner: &owner,
         valid: valid.as_ref().ok(),
         before,
         obstacle: obstacle.as_ref(),
         applied: &applied,
-        results: plan::backup_results(&seen, before),
+        results: results.unwrap_or_else(|| plan::backup_results(&seen, before)),
         created,
         now,
     };
@@ -263,10 +276,10 @@ pub async fn reconcile_schedule(
 async fn carry_out(
     ctx: &Context,
     owner: &BackupOwner,
-    schedule: &ValidatedSchedule,
+    (schedule, place): (&ValidatedSchedule, &BackupPlace),
     seen: &ScheduleSeen,
 ) -> Result<(Option<Obstacle>, apply::Applied), Error> {
-    let (client, place) = (&ctx.client, &schedule.place);
+    let client = &ctx.client;
     let source = observe::backup_source(client, owner, &schedule.cluster, place).await?;
     let cluster = match plan::backup_source(&schedule.cluster, &source, &ctx.images) {
         Ok(cluster) => cluster,
@@ -282,7 +295,7 @@ async fn carry_out(
     };
     let (name, of) = (owner.policy(), &schedule.cluster);
     let policy = objects::backup_network_policy(owner, name, of);
-    let cron_jobs = templates::backup_cron_jobs(&cluster, owner, schedule).into_iter();
+    let cron_jobs = templates::backup_cron_jobs(&cluster, owner, schedule, place).into_iter();
     let objects: Vec<_> = [Object::NetworkPolicy(Box::new(policy))]
         .into_iter()
         .chain(cron_jobs.map(|cron_job| Object::CronJob(Box::new(cron_job))))
@@ -293,6 +306,26 @@ async fn carry_out(
         work::delete::<CronJob>(ctx, owner, (&name, &verify.uid), params).await?;
     }
     Ok((None, applied))
+}
+
+/// Deletes those of a schedule that made its backups by Jobs before.
+async fn without_cron_jobs(
+    ctx: &Context,
+    owner: &BackupOwner,
+    seen: &ScheduleSeen,
+) -> Result<(), Error> {
+    let ScheduleSeen {
+        create,
+        verify,
+        runs: _,
+    } = seen;
+    for (name, cron_job) in [(owner.create(), create), (owner.verify(), verify)] {
+        if let Some(CronJobSeen { uid, .. }) = cron_job {
+            let params = DeleteParams::background();
+            work::delete::<CronJob>(ctx, owner, (&name, uid), params).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The object itself, as it is now; `None` when it is gone or on its way out: owners take their objects along.

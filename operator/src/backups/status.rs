@@ -25,7 +25,7 @@ use crate::{
     error::Error,
     namespaced::Namespaced,
     plan::{BackupResults, BackupStep, Obstacle, overdue},
-    spec::{BackupOwner, ValidatedSchedule},
+    spec::{BackupMethod, BackupOwner, ValidatedSchedule},
 };
 
 /// The status of a backup.
@@ -142,6 +142,10 @@ pub(super) fn of_schedule(report: &ScheduleReport<'_>) -> ReadStateBackupSchedul
         (None, None, Some(valid)) if valid.suspend => {
             let words = "spec.suspend is true: no backup is begun";
             (False, Reason::Suspended, words.to_owned())
+        }
+        (None, None, Some(valid)) if matches!(valid.method, BackupMethod::Volumes(_)) => {
+            let words = "the operator makes backups";
+            (True, Reason::Scheduled, words.to_owned())
         }
         (None, None, _) => {
             let words = format!("CronJob {} makes backups", owner.create());

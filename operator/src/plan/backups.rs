@@ -1,6 +1,7 @@
 //! What the next step of a backup or of a schedule is. Pure. Whatever the operator was doing when it was killed, the
 //! decision rests on the Jobs that are there: a backup has one Job, and a schedule's CronJobs make theirs by themselves.
 
+mod times;
 mod volumes;
 
 use std::time::Duration;
@@ -12,7 +13,10 @@ use readstates_operator_api::{
     Verification, conditions::Reason,
 };
 
-pub use self::volumes::{ClusterSeen, VolumesStep, volumes_step};
+pub use self::{
+    times::{BackupSeen, TimesStep, times_step},
+    volumes::{ClusterSeen, VolumesStep, volumes_step},
+};
 use crate::{
     names::{CREATE, PRUNE, VERIFY},
     spec::{Certificates, Identity, Images, Login, Store, ValidatedCluster},

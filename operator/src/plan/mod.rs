@@ -31,8 +31,9 @@ use self::rollout::Tier;
 pub use self::{
     access::{Admitted, CallersStep, Proof, Refused},
     backups::{
-        BackupResults, BackupStep, ClusterSeen, Obstacle, ScheduleSeen, VolumesStep,
-        backup_results, backup_source, backup_step, overdue, volumes_step, whole_cluster,
+        BackupResults, BackupSeen, BackupStep, ClusterSeen, Obstacle, ScheduleSeen, TimesStep,
+        VolumesStep, backup_results, backup_source, backup_step, overdue, times_step, volumes_step,
+        whole_cluster,
     },
     credentials::SecretsToMake,
     database::{

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use readstates_operator_api::labels;
@@ -82,6 +83,12 @@ impl BackupOwner {
         format!("{}-{rack}-{ordinal}", self.id.name)
     }
 
+    /// `ReadStateBackup` that a schedule makes at this time, by the minute as Kubernetes names the Jobs of a CronJob.
+    #[must_use]
+    pub fn at(&self, time: Timestamp) -> String {
+        format!("{}-{}", self.id.name, time.as_second() / 60)
+    }
+
     /// NetworkPolicy of a schedule.
     #[must_use]
     pub fn policy(&self) -> String {
@@ -138,8 +145,8 @@ pub enum BackupsAt {
 pub struct ValidatedSchedule {
     /// The `ReadStateCluster`.
     pub cluster: String,
-    /// Where backups go.
-    pub place: BackupPlace,
+    /// How backups are made.
+    pub method: BackupMethod,
     /// When they are made, as a CronJob takes it.
     pub schedule: String,
     /// In which time zone that is.

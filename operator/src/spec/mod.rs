@@ -8,6 +8,7 @@ mod images;
 mod maintenance;
 mod migration;
 mod restore;
+mod times;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,6 +35,7 @@ pub use self::{
     maintenance::Maintenance,
     migration::{MoveTarget, ValidatedMigration},
     restore::{RestoreSource, RestoreWish},
+    times::Times,
 };
 
 /// A `ReadStateCluster` that can be carried out.

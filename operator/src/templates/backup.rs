@@ -70,10 +70,11 @@ pub fn backup_cron_jobs(
     cluster: &ValidatedCluster,
     owner: &BackupOwner,
     schedule: &ValidatedSchedule,
+    place: &BackupPlace,
 ) -> Vec<CronJob> {
     let ValidatedSchedule {
         cluster: _,
-        place,
+        method: _,
         schedule: times,
         time_zone,
         suspend,

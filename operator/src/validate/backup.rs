@@ -9,7 +9,7 @@ use readstates_operator_api::{
 };
 
 use super::{Checker, InvalidSpec, duration};
-use crate::spec::{BackupMethod, BackupPlace, BackupsAt, Retention, ValidatedSchedule};
+use crate::spec::{BackupMethod, BackupPlace, BackupsAt, Retention, Times, ValidatedSchedule};
 
 /// Times are in this zone when the spec names none.
 const DEFAULT_TIME_ZONE: &str = "Etc/UTC";
@@ -29,22 +29,7 @@ pub fn validate_backup(spec: &ReadStateBackupSpec) -> Result<BackupMethod, Inval
         volume_snapshots,
     } = spec;
     let mut check = Checker::default();
-    let method = match (storage, volume_snapshots) {
-        (Some(storage), None) => check.place(STORAGE, storage).map(BackupMethod::Job),
-        (
-            None,
-            Some(VolumeSnapshots {
-                volume_snapshot_class_name,
-            }),
-        ) => Some(BackupMethod::Volumes(volume_snapshot_class_name.clone())),
-        (Some(_), Some(_)) | (None, None) => {
-            check.wrong(
-                "spec",
-                "exactly one of storage and volumeSnapshots must be set",
-            );
-            None
-        }
-    };
+    let method = check.method(storage.as_ref(), volume_snapshots.as_ref());
     check.done(method)
 }
 
@@ -61,6 +46,7 @@ pub fn validate_schedule(
         time_zone,
         suspend,
         storage,
+        volume_snapshots,
         retention,
         verify_schedule,
         max_age,
@@ -68,7 +54,18 @@ pub fn validate_schedule(
     let mut check = Checker::default();
     check.times("spec.schedule", Some(schedule));
     check.times("spec.verifySchedule", verify_schedule.as_ref());
-    let place = check.place(STORAGE, storage);
+    let method = check.method(storage.as_ref(), volume_snapshots.as_ref());
+    let zone = time_zone.as_deref().unwrap_or(DEFAULT_TIME_ZONE);
+    if let Some(BackupMethod::Volumes(_)) = method {
+        // What Kubernetes checks where it is given a CronJob.
+        if let Err(why) = Times::parse(schedule, zone) {
+            check.wrong("spec.schedule", why);
+        }
+        if verify_schedule.is_some() {
+            let words = "goes with storage: a snapshot of volumes is checked by restoring it";
+            check.wrong("spec.verifySchedule", words);
+        }
+    }
     let retention = retention.as_ref().map(|r| check.retention(r));
     let max_age = max_age.as_ref().and_then(|text| {
         let age = duration::within(text, AGES);
@@ -78,13 +75,11 @@ pub fn validate_schedule(
         }
         age
     });
-    let valid = place.map(|place| ValidatedSchedule {
+    let valid = method.map(|method| ValidatedSchedule {
         cluster: cluster.clone(),
-        place,
+        method,
         schedule: schedule.clone(),
-        time_zone: time_zone
-            .clone()
-            .unwrap_or_else(|| DEFAULT_TIME_ZONE.to_owned()),
+        time_zone: zone.to_owned(),
         suspend: *suspend,
         retention,
         verify: verify_schedule.clone(),
@@ -99,6 +94,29 @@ impl Checker {
         match value {
             Some(value) if problems.is_empty() => Ok(value),
             Some(_) | None => Err(InvalidSpec { problems }),
+        }
+    }
+
+    /// How backups are made.
+    fn method(
+        &mut self,
+        storage: Option<&BackupStorage>,
+        volume_snapshots: Option<&VolumeSnapshots>,
+    ) -> Option<BackupMethod> {
+        match (storage, volume_snapshots) {
+            (Some(storage), None) => self.place(STORAGE, storage).map(BackupMethod::Job),
+            (None, Some(snapshots)) => {
+                let VolumeSnapshots {
+                    volume_snapshot_class_name,
+                } = snapshots;
+                let class = volume_snapshot_class_name.clone();
+                Some(BackupMethod::Volumes(class))
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let words = "exactly one of storage and volumeSnapshots must be set";
+                self.wrong("spec", words);
+                None
+            }
         }
     }
 
@@ -242,6 +260,34 @@ mod tests {
         }
         let spec = serde_json::from_value(spec).unwrap();
         validate_schedule(&spec).map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn snapshots_are_made_at_times_that_are_checked_here() {
+        let of = |change: Value| {
+            let mut spec =
+                json!({ "cluster": "chat", "schedule": "0 3 * * *", "volumeSnapshots": {} });
+            for (key, value) in change.as_object().unwrap() {
+                spec[key] = value.clone();
+            }
+            validate_schedule(&serde_json::from_value(spec).unwrap()).map_err(|e| e.to_string())
+        };
+        assert_eq!(of(json!({})).unwrap().method, BackupMethod::Volumes(None));
+        for (change, field) in [
+            (json!({ "schedule": "0 25 * * *" }), "spec.schedule"),
+            (json!({ "timeZone": "Europe/Atlantis" }), "spec.schedule"),
+            (
+                json!({ "verifySchedule": "@weekly" }),
+                "spec.verifySchedule",
+            ),
+            (
+                json!({ "storage": { "volumeClaim": { "claimName": "b" } } }),
+                "exactly one of",
+            ),
+        ] {
+            let said = of(change).unwrap_err();
+            assert!(said.contains(field), "{said}");
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ use k8s_openapi::api::{
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, cluster, id, with_tls},
     objects::backup_network_policy,
-    spec::{BackupOwner, BackupPlace, BackupsAt, Identity, Retention, ValidatedSchedule},
+    spec::{
+        BackupMethod, BackupOwner, BackupPlace, BackupsAt, Identity, Retention, ValidatedSchedule,
+    },
     templates::{backup_cron_jobs, backup_job},
 };
 
@@ -66,10 +68,10 @@ fn args(container: &Container) -> String {
     container.args.as_ref().unwrap().join(" ")
 }
 
-fn schedule(place: BackupPlace, retention: Option<Retention>) -> ValidatedSchedule {
+fn schedule(retention: Option<Retention>) -> ValidatedSchedule {
     ValidatedSchedule {
         cluster: "chat".to_owned(),
-        place,
+        method: BackupMethod::Job(volume()),
         schedule: "0 3 * * *".to_owned(),
         time_zone: "Etc/UTC".to_owned(),
         suspend: false,
@@ -129,7 +131,7 @@ fn a_backup_is_made_with_the_login_of_the_cache_and_no_rights_at_the_api_server(
 fn only_what_reads_the_database_is_given_its_login() {
     let cluster = cluster(EXTERNAL);
     let owner = owner("readstates.dev/backup-schedule");
-    let jobs = backup_cron_jobs(&cluster, &owner, &schedule(volume(), Some(KEPT)));
+    let jobs = backup_cron_jobs(&cluster, &owner, &schedule(Some(KEPT)), &volume());
     let [create, verify] = &jobs[..] else {
         panic!("two CronJobs");
     };
@@ -163,7 +165,7 @@ fn a_backup_that_was_made_is_not_made_again_because_old_ones_stay() {
     let cluster = cluster(EXTERNAL);
     let owner = owner("readstates.dev/backup-schedule");
     let codes = |retention| {
-        let jobs = backup_cron_jobs(&cluster, &owner, &schedule(volume(), retention));
+        let jobs = backup_cron_jobs(&cluster, &owner, &schedule(retention), &volume());
         let spec = &jobs[0].spec;
         let job = spec.job_template.spec.as_ref().unwrap();
         let rules = &job.pod_failure_policy.as_ref().unwrap().rules;

@@ -197,3 +197,94 @@ fn a_cluster_that_stops_or_goes_begins_no_more_backups_and_ends_none() {
         assert_eq!(world.backup().await.phase, BackupPhase::Complete);
     });
 }
+
+#[test]
+fn a_schedule_of_snapshots_makes_backups_and_deletes_those_that_it_does_not_keep() {
+    with_world(async |world| {
+        let world = with_the_charts_rights(world).await;
+        running(&world, 1).await;
+        world
+            .make::<ReadStateBackupSchedule>(schedule(json!({ "verifySchedule": "@weekly" })))
+            .await
+            .unwrap();
+        world.schedule().await;
+        world.get::<CronJob>("nightly-verify").await;
+        let snapshots = json!({ "spec": {
+            "storage": null, "volumeSnapshots": { "volumeSnapshotClassName": "kept" }, "schedule": "* * * * *",
+            "retention": { "keepLast": 1 },
+        } });
+        let refused = world.change::<ReadStateBackupSchedule>("nightly", snapshots.clone());
+        let words = refused.await.unwrap_err();
+        assert!(
+            words.contains("verifySchedule goes with storage"),
+            "{words}"
+        );
+        let mut snapshots = snapshots;
+        snapshots["spec"]["verifySchedule"] = Value::Null;
+        world
+            .change::<ReadStateBackupSchedule>("nightly", snapshots)
+            .await
+            .unwrap();
+        // What an earlier one has made is kept or deleted like its own.
+        for (name, phase) in [("nightly-1", "Complete"), ("nightly-2", "Failed")] {
+            let mut old = backup(volume());
+            old["metadata"] = json!({
+                "name": name, "labels": { "readstates.dev/backup-schedule": "nightly" },
+            });
+            world.make::<ReadStateBackup>(old).await.unwrap();
+            let made = json!({ "finished": "2026-01-01T00:00:00Z" });
+            let status = json!({ "status": {
+                "phase": phase, "conditions": [], "backup": if phase == "Complete" { made } else { Value::Null },
+            } });
+            let backups = world.api::<ReadStateBackup>();
+            let params = PatchParams::default();
+            let patch = Patch::Merge(status);
+            backups.patch_status(name, &params, &patch).await.unwrap();
+        }
+
+        // Whatever the time is, the next minute comes.
+        let mut status = world.schedule().await;
+        assert!(names::<CronJob>(&world).await.is_empty());
+        let told = said(&status.conditions, "Scheduled");
+        assert_eq!(told, "True Scheduled: the operator makes backups");
+        let mut all = names::<ReadStateBackup>(&world).await;
+        for _ in 0..700 {
+            if all.len() > 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            status = world.schedule().await;
+            all = names::<ReadStateBackup>(&world).await;
+        }
+        let said_of_it = said(&status.conditions, "Degraded");
+        let old = ["nightly-1", "nightly-2"];
+        let new: Vec<_> = all
+            .iter()
+            .filter(|name| !old.contains(&name.as_str()))
+            .collect();
+        assert_eq!(new.len(), 1, "{all:?}: {said_of_it}");
+        let made: ReadStateBackup = world.get(new[0]).await;
+        let class = made
+            .spec
+            .volume_snapshots
+            .unwrap()
+            .volume_snapshot_class_name;
+        assert_eq!(class.as_deref(), Some("kept"));
+        // It goes on, so there is no other; once it is complete, the one before and the failure are not kept.
+        world.schedule().await;
+        assert_eq!(names::<ReadStateBackup>(&world).await.len(), 3);
+        let done = json!({ "status": {
+            "phase": "Complete", "conditions": [], "backup": { "finished": "2026-01-02T00:00:00Z" },
+        } });
+        let backups = world.api::<ReadStateBackup>();
+        let params = PatchParams::default();
+        let patch = Patch::Merge(done);
+        backups.patch_status(new[0], &params, &patch).await.unwrap();
+        let status = world.schedule().await;
+        let left = names::<ReadStateBackup>(&world).await;
+        assert!(left.contains(new[0]) && !left.iter().any(|name| old.contains(&name.as_str())));
+        assert_eq!(status.last_pruned.unwrap().deleted, Some(2));
+        let last = status.last_backup.unwrap().finished.0;
+        assert_eq!(last.to_string(), "2026-01-02T00:00:00Z");
+    });
+}

@@ -1,0 +1,134 @@
+//! What a schedule of backups by VolumeSnapshots has to do now. Pure. It rests on the `ReadStateBackup`s that are there: the
+//! last of them says when one was made last.
+
+use std::{cmp::Reverse, time::Duration};
+
+use jiff::Timestamp;
+use readstates_operator_api::{
+    BackupMade, BackupPhase, BackupsPruned, ReadStateBackupScheduleStatus, conditions::Reason,
+};
+
+use super::BackupResults;
+use crate::{
+    plan::Named,
+    spec::{Times, ValidatedSchedule},
+};
+
+/// How late a backup may begin, as with CronJobs.
+const LATEST: Duration = Duration::from_hours(6);
+
+/// A `ReadStateBackup` with the label of the schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackupSeen {
+    pub name: String,
+    pub uid: String,
+    pub created: Timestamp,
+    pub phase: BackupPhase,
+    /// The backup, once it is complete.
+    pub made: Option<BackupMade>,
+    /// What its condition Complete says.
+    pub words: String,
+}
+
+impl BackupSeen {
+    fn is_over(&self) -> bool {
+        matches!(self.phase, BackupPhase::Complete | BackupPhase::Failed)
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimesStep {
+    /// A backup is due since then.
+    pub make: Option<Timestamp>,
+    /// These are not kept.
+    pub delete: Vec<Named>,
+    pub results: BackupResults,
+}
+
+/// Decides. `created`: the schedule.
+#[must_use]
+pub fn times_step(
+    schedule: &ValidatedSchedule,
+    created: Timestamp,
+    mut backups: Vec<BackupSeen>,
+    before: Option<&ReadStateBackupScheduleStatus>,
+    now: Timestamp,
+) -> TimesStep {
+    backups.sort_by_key(|backup| (Reverse(backup.created), Reverse(backup.name.clone())));
+    let goes_on = backups.iter().any(|backup| !backup.is_over());
+    let last = backups.first().map_or(created, |backup| backup.created);
+    let after = last.max(now.checked_sub(LATEST).unwrap_or(last));
+    let due = || {
+        let times = Times::parse(&schedule.schedule, &schedule.time_zone).ok()?;
+        times.last_between(after, now)
+    };
+    let make = (!schedule.suspend && !goes_on).then(due).flatten();
+    let complete = || backups.iter().filter(|b| b.phase == BackupPhase::Complete);
+    let delete: Vec<_> = backups
+        .iter()
+        .filter(|backup| !schedule.suspend && !is_kept(schedule, &backups, backup, now))
+        .map(|backup| Named {
+            name: backup.name.clone(),
+            uid: backup.uid.clone(),
+        })
+        .collect();
+    let last_over = backups.iter().find(|backup| backup.is_over());
+    let trouble = last_over
+        .filter(|backup| backup.phase == BackupPhase::Failed)
+        .map(|backup| {
+            let (name, words) = (&backup.name, &backup.words);
+            let words = format!("the last backup failed (ReadStateBackup {name}): {words}");
+            (Reason::BackupFailed, words)
+        });
+    let pruned = (!delete.is_empty()).then(|| BackupsPruned {
+        finished: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now),
+        deleted: i64::try_from(delete.len()).ok(),
+        kept: i64::try_from(backups.len() - delete.len()).ok(),
+    });
+    TimesStep {
+        make,
+        results: BackupResults {
+            last_backup: complete()
+                .find_map(|backup| backup.made.clone())
+                .or_else(|| before.and_then(|b| b.last_backup.clone())),
+            last_verified: before.and_then(|b| b.last_verified.clone()),
+            last_pruned: pruned.or_else(|| before.and_then(|b| b.last_pruned.clone())),
+            trouble,
+        },
+        delete,
+    }
+}
+
+/// Whether a backup stays: what either rule keeps, what is not over, and a failure that no success has followed.
+fn is_kept(
+    schedule: &ValidatedSchedule,
+    newest_first: &[BackupSeen],
+    backup: &BackupSeen,
+    now: Timestamp,
+) -> bool {
+    let Some(rule) = schedule.retention else {
+        return true;
+    };
+    let newer = |phase| {
+        let all = newest_first.iter().take_while(|b| b.uid != backup.uid);
+        all.filter(|b| b.phase == phase).count()
+    };
+    match backup.phase {
+        BackupPhase::Waiting | BackupPhase::Running | BackupPhase::Refused => true,
+        BackupPhase::Failed => newer(BackupPhase::Complete) == 0,
+        BackupPhase::Complete => {
+            let count = usize::try_from(rule.last.unwrap_or_default()).unwrap_or_default();
+            let days = u64::try_from(rule.days.unwrap_or_default()).unwrap_or_default();
+            let made = backup
+                .made
+                .as_ref()
+                .map_or(backup.created, |m| m.finished.0);
+            let age = now.duration_since(made).unsigned_abs();
+            newer(BackupPhase::Complete) < count || age < Duration::from_hours(24 * days)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
