@@ -99,6 +99,11 @@ fn a_network_disk_of_some_gib_with_small_chunks_catches_up_by_its_bitmap() -> Re
     ))?;
     let chunk = chunk.lines().last().unwrap_or_default().trim().to_owned();
     ensure!(!chunk.is_empty(), "no small chunk was taken");
+    // A bitmap that is added begins with every chunk marked.
+    vm.run(
+        "until marked=$(mdadm --examine-bitmap /dev/disk/by-id/google-data | sed -n 's/.* bits (chunks), \\([0-9]*\\) dirty.*/\\1/p') \
+         && [ \"${marked:-100}\" -lt 100 ]; do sleep 1; done",
+    )?;
     println!("    # chunks of {chunk} KiB");
     // XFS gives each new folder to the next quarter of the volume.
     vm.run("for n in $(seq 8); do mkdir /mnt/data/$n; done; sync")?;
