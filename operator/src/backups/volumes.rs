@@ -87,7 +87,10 @@ pub(super) async fn reconcile(
     status::publish(ctx, backup, before, &status, |s| &s.conditions).await?;
     Ok(match after {
         phase if is_final(phase) => Action::await_change(),
-        BackupPhase::Running => Action::requeue(LOOK_SOON),
+        // What failed is not told again at once.
+        BackupPhase::Running if !matches!(step, VolumesStep::FlushNodes { failed: true, .. }) => {
+            Action::requeue(LOOK_SOON)
+        }
         _ => Action::requeue(LOOK_AGAIN),
     })
 }
@@ -118,7 +121,11 @@ async fn carry_out(
                 trouble: None,
             })
         }
-        VolumesStep::FlushNodes { orders, words: _ } => {
+        VolumesStep::FlushNodes {
+            orders,
+            words: _,
+            failed: _,
+        } => {
             let told = orders.iter().map(async |(pod, order)| {
                 let told = ctx.agents.flush(clients, pod, order).await;
                 told.err().map(|why| format!("{}: {why}", pod.name))

@@ -43,6 +43,8 @@ pub enum VolumesStep {
     FlushNodes {
         orders: Vec<(PodSeen, Flush)>,
         words: String,
+        /// Whether one could not, and is told again.
+        failed: bool,
     },
     /// These are to be made.
     Take(Vec<SnapshotWish>),
@@ -327,13 +329,17 @@ fn flush(owner: &BackupOwner, nodes: &[Node<'_>], flushed: Timestamp) -> Option<
     let request = format!("backup {} {flushed}", owner.id.uid);
     let mut orders = Vec::new();
     let mut waits = Vec::new();
+    let mut failed = false;
     for node in nodes {
         let name = &node.record.name;
         let own = node.view.flush.as_ref().filter(|f| f.request == request);
         match own.map(|own| &own.job) {
             Some(Job::Done) => continue,
             Some(Job::Running) => waits.push(format!("{name} flushes")),
-            Some(Job::Failed { error }) => waits.push(format!("{name} could not flush: {error}")),
+            Some(Job::Failed { error }) => {
+                failed = true;
+                waits.push(format!("{name} could not flush: {error}"));
+            }
             None => waits.push(format!("{name} is told to flush")),
         }
         if own.is_none_or(|own| own.job != Job::Running) {
@@ -348,6 +354,7 @@ fn flush(owner: &BackupOwner, nodes: &[Node<'_>], flushed: Timestamp) -> Option<
     (!waits.is_empty()).then(|| VolumesStep::FlushNodes {
         orders,
         words: waits.join(", "),
+        failed,
     })
 }
 

@@ -170,7 +170,7 @@ fn cache_pods_flush_and_then_nodes_and_then_the_volumes_are_copied() {
 
     let at = now() - Duration::from_mins(1);
     let before = record(at, &[]);
-    let VolumesStep::FlushNodes { orders, words } = step(&scene, Some(&before), &[]) else {
+    let VolumesStep::FlushNodes { orders, words, .. } = step(&scene, Some(&before), &[]) else {
         panic!("nodes hold changes");
     };
     let told: Vec<_> = orders
@@ -222,12 +222,17 @@ fn a_flush_that_failed_is_told_again_and_one_that_runs_is_waited_for() {
         };
         tell(&mut scene, name, Some(job));
     }
-    let VolumesStep::FlushNodes { orders, words } = step(&scene, Some(&record(at, &[])), &[])
+    let VolumesStep::FlushNodes {
+        orders,
+        words,
+        failed,
+    } = step(&scene, Some(&record(at, &[])), &[])
     else {
         panic!("not all have flushed");
     };
     let told: Vec<_> = orders.iter().map(|(pod, _)| pod.name.as_str()).collect();
     assert_eq!(told, ["chat-db-b-0"]);
+    assert!(failed);
     assert_eq!(
         words,
         "chat-db-a-0 flushes, chat-db-b-0 could not flush: No space left"
