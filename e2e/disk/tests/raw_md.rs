@@ -101,18 +101,23 @@ fn an_added_leg_with_an_old_superblock_inside_is_not_rebuilt() -> Result<()> {
     Ok(())
 }
 
+/// Shell that waits until the bitmap on the network disk has no marks: how long that takes, a slow guest decides.
+const CLEAN: &str = "until mdadm --examine-bitmap /dev/vda | grep -q ' 0 dirty'; do sleep 1; done";
+
 #[test]
 fn a_leg_started_alone_after_a_power_cut_has_forgotten_what_its_bitmap_knew() -> Result<()> {
     let mut rack = Rack::new("hazard-3")?;
     let vm = rack.boot()?;
     assemble_by_hand(&vm)?;
     // Never idle for long, a mirror has written "cleared up to now" into the bitmap while it was active.
-    vm.run("sleep 14; echo 600 >/sys/block/md101/md/safe_mode_delay")?;
+    vm.run(&format!(
+        "sleep 14; {CLEAN}; echo 600 >/sys/block/md101/md/safe_mode_delay"
+    ))?;
     let write = |seek: u64| {
         format!("dd if=/dev/urandom of=/dev/md101 bs=4k count=1 seek={seek} oflag=direct")
     };
     vm.run(&write(4000))?;
-    vm.run("sleep 12")?;
+    vm.run(&format!("sleep 12; {CLEAN}"))?;
     // On the network disk; in the caches of the local ones.
     vm.run(&write(5000))?;
     vm.cut_power()?;
