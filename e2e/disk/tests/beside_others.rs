@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_disk::{
-    MIB, Rack,
+    MIB, Rack, local,
     superdisk::{REBUILD, Superdisk},
 };
 
@@ -45,6 +45,31 @@ fn two_volumes_of_a_node_share_a_pattern_and_each_keeps_its_own() -> Result<()> 
     first.assemble(&vm)?;
     first.is_whole(&vm, &[&of_first])?;
     second.is_whole(&vm, &[&of_second])
+}
+
+#[test]
+fn a_local_disk_that_a_volume_has_replaced_and_that_comes_back_is_free_for_another() -> Result<()> {
+    let (mut rack, first, second) = two_volumes("beside-back")?;
+    let vm = rack.boot()?;
+    first.assemble(&vm)?;
+    first.start_agent(&vm, "")?;
+    let files = first.write(&vm, "first", 4)?;
+    first.in_sync(&vm)?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    let more = first.write(&vm, "more", 2)?;
+    let mirror = first.mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 0 ]"),
+        REBUILD,
+    )?;
+    first.in_sync(&vm)?;
+    // Half of a fast leg, whose other half is in the one that runs.
+    vm.plug(&local(1))?;
+    second.assemble(&vm)?;
+    let of_second = second.write(&vm, "second", 2)?;
+    second.is_whole(&vm, &[&of_second])?;
+    first.is_whole(&vm, &[&files, &more])
 }
 
 #[test]

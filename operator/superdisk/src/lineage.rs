@@ -43,6 +43,9 @@ pub struct Header {
     /// The snapshot that is taken of the durable leg in this generation. On a disk that nothing has in use it says that
     /// the disk is that snapshot's, or that the power went while it was taken.
     pub snapshot: Option<SnapshotId>,
+    /// Stripes whose devices this volume has taken for another stripe, oldest first, at most [`Header::MAX_REPLACED`]: a
+    /// part of one that comes back holds nothing that anybody could still read.
+    pub replaced: Vec<Uuid>,
 }
 
 /// A point in a super-disk's history. Orders by generation, then by beat.
@@ -68,6 +71,9 @@ pub enum State {
 }
 
 impl Header {
+    /// How many replaced stripes are remembered: the oldest are forgotten first.
+    pub const MAX_REPLACED: usize = 8;
+
     /// The header of a volume that has no history.
     #[must_use]
     pub fn first(volume: VolumeUid, session: Uuid, boot: Uuid) -> Self {
@@ -84,6 +90,7 @@ impl Header {
             fast: Uuid::default(),
             boot,
             snapshot: None,
+            replaced: Vec::new(),
         }
     }
 
@@ -98,6 +105,7 @@ impl Header {
             fast: _,
             boot: _,
             snapshot: _,
+            replaced,
         } = self;
         Self {
             volume: volume.clone(),
@@ -111,6 +119,7 @@ impl Header {
             fast: Uuid::default(),
             boot,
             snapshot: None,
+            replaced: replaced.clone(),
         }
     }
 
@@ -125,6 +134,8 @@ impl Header {
             volume,
             state,
             previous: Point::default(),
+            // On the node of the other volume.
+            replaced: Vec::new(),
             ..self.opened(session, boot)
         }
     }
@@ -190,6 +201,19 @@ impl Header {
             fast,
             ..self.next()
         }
+    }
+
+    /// The next header, before devices of these stripes are taken for another stripe; `None` when it knows them all.
+    #[must_use]
+    pub fn replacing(&self, stripes: &[Uuid]) -> Option<Self> {
+        let mut next = self.next();
+        let new = stripes
+            .iter()
+            .filter(|stripe| !self.replaced.contains(stripe));
+        next.replaced.extend(new);
+        let too_many = next.replaced.len().saturating_sub(Self::MAX_REPLACED);
+        next.replaced.drain(..too_many);
+        (next.replaced != self.replaced).then_some(next)
     }
 
     /// Which of the two slots it is written to: not the one that holds the header before it, as long as both can be

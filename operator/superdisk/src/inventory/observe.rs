@@ -68,7 +68,7 @@ pub fn observe(
         Seen::Absent => Seen::Absent,
         Seen::Unknown(why) => Seen::Unknown(why.clone()),
     });
-    let local = in_order(spec, local, own);
+    let local = in_order(spec, local, &legs, own);
     let twins = look.twins(&durable, &local)?;
     let (mounts, node_mounts) = (sysfs::own_mounts(root)?, sysfs::node_mounts(root)?);
     Ok(Inventory {
@@ -316,26 +316,30 @@ fn own_leg<'a>(spec: &Spec, legs: &'a [LegFound], durable: &Disk) -> Option<&'a 
     legs.first().copied()
 }
 
-/// Puts the devices that the fast leg has, or shall have, before all others: its own, then free ones, then those
-/// that something else has.
-fn in_order(spec: &Spec, local: Vec<Disk>, own: Option<&LegFound>) -> Vec<Disk> {
+/// Puts the devices that the fast leg has, or shall have, before all others: its own, then blank ones, then those of
+/// another volume's fast leg, which may still be of use to it, and then those that something else has.
+fn in_order(spec: &Spec, local: Vec<Disk>, legs: &[LegFound], own: Option<&LegFound>) -> Vec<Disk> {
     let name = spec.volume.stripe_name();
     let rank = |disk: &Disk| {
         let Some(identity) = &disk.identity else {
-            return 5;
+            return 7;
         };
         if own.is_some_and(|leg| leg.devices.contains(&identity.number)) {
             return 0;
         }
-        let found = part(disk).map(|part| part.found.short_name().to_owned());
+        let found = part(disk).map(|part| part.found);
+        let leg = legs
+            .iter()
+            .find(|leg| leg.devices.contains(&identity.number));
         let free =
             matches!(&disk.node, Seen::Present(Node::Block(device)) if device.uses.is_empty());
         match (found, free) {
-            (Some(found), _) if found == name => 1,
+            (Some(found), _) if found.short_name() == name => 1,
             (None, true) if disk.is_blank() => 2,
-            (Some(_), true) => 2,
-            (None, true) => 3,
-            (Some(_) | None, false) => 4,
+            (Some(_), true) if leg.is_some_and(LegFound::is_whole) => 3,
+            (Some(_), true) => 4,
+            (None, true) => 5,
+            (Some(_) | None, false) => 6,
         }
     };
     let mut local: Vec<Disk> = local;

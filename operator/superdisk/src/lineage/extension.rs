@@ -1,49 +1,78 @@
-//! What this release adds to a header: which snapshot it was written for. Pure.
+//! What later releases have added to a header: which snapshot it was written for, and which stripes its volume has
+//! replaced. Pure.
 //!
 //! It lies behind the header's own sum, where earlier releases look at nothing and leave zeros: they read the header as
-//! one without a snapshot. It has a sum of its own, over the header too, and shares the first 512 bytes with it, so that
-//! no torn write leaves one without the other.
+//! one without them. Each addition has a sum of its own, over everything before it, and all share the first 512 bytes
+//! with the header, so that no torn write leaves one without the other.
 //!
 //! ```text
-//!   0        208   212        256            320   324
-//!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ nothing …
+//!   0        208   212        256            320   324   328                 456   460
+//!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ 0   │ replaced stripes  │ sum │ nothing …
 //! ```
 
-use super::SnapshotId;
 use super::slots::crc32;
+use super::{Header, SnapshotId};
+use crate::superblock::Uuid;
 
 const ID: usize = 256;
-const SUM: usize = ID + SnapshotId::MAX;
-const END: usize = SUM + 4;
+const ID_SUM: usize = ID + SnapshotId::MAX;
+const REPLACED: usize = ID_SUM + 8;
+const UUID_BYTES: usize = 16;
+const REPLACED_SUM: usize = REPLACED + Header::MAX_REPLACED * UUID_BYTES;
+const SUM_BYTES: usize = 4;
 
 /// A slot whose extension is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 /// Adds it to a slot that ends behind the header's sum.
-pub(super) fn append(slot: &mut Vec<u8>, snapshot: Option<&SnapshotId>) {
-    let Some(id) = snapshot else {
-        return;
-    };
-    slot.resize(ID, 0);
-    slot.extend(id.as_str().as_bytes());
-    slot.resize(SUM, 0);
-    slot.extend(crc32(slot).to_le_bytes());
+pub(super) fn append(slot: &mut Vec<u8>, snapshot: Option<&SnapshotId>, replaced: &[Uuid]) {
+    if let Some(id) = snapshot {
+        slot.resize(ID, 0);
+        slot.extend(id.as_str().as_bytes());
+        slot.resize(ID_SUM, 0);
+        slot.extend(crc32(slot).to_le_bytes());
+    }
+    if !replaced.is_empty() {
+        slot.resize(REPLACED, 0);
+        slot.extend(
+            replaced
+                .iter()
+                .take(Header::MAX_REPLACED)
+                .flat_map(|uuid| uuid.0),
+        );
+        slot.resize(REPLACED_SUM, 0);
+        slot.extend(crc32(slot).to_le_bytes());
+    }
 }
 
 /// Reads it from a slot whose header is good.
-pub(super) fn read(slot: &[u8]) -> Result<Option<SnapshotId>, Damaged> {
-    let extension = slot.get(ID..END).ok_or(Damaged)?;
-    if extension.iter().all(|byte| *byte == 0) {
+pub(super) fn read(slot: &[u8]) -> Result<(Option<SnapshotId>, Vec<Uuid>), Damaged> {
+    let id = addition(slot, ID, ID_SUM)?.map(snapshot).transpose()?;
+    let replaced = addition(slot, REPLACED, REPLACED_SUM)?.unwrap_or_default();
+    let uuids = replaced
+        .chunks_exact(UUID_BYTES)
+        .filter_map(|bytes| Some(Uuid(bytes.try_into().ok()?)));
+    Ok((id, uuids.filter(|uuid| *uuid != Uuid::default()).collect()))
+}
+
+/// The bytes of one addition, if there is one.
+fn addition(slot: &[u8], from: usize, sum_at: usize) -> Result<Option<&[u8]>, Damaged> {
+    let bytes = slot.get(from..sum_at).ok_or(Damaged)?;
+    let sum = slot.get(sum_at..sum_at + SUM_BYTES).ok_or(Damaged)?;
+    if bytes.iter().chain(sum).all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let (id, sum) = extension.split_at(SnapshotId::MAX);
-    if crc32(&slot[..SUM]).to_le_bytes() != *sum {
-        return Err(Damaged);
+    match crc32(&slot[..sum_at]).to_le_bytes() == *sum {
+        true => Ok(Some(bytes)),
+        false => Err(Damaged),
     }
+}
+
+fn snapshot(id: &[u8]) -> Result<SnapshotId, Damaged> {
     let end = id.iter().position(|byte| *byte == 0).unwrap_or(id.len());
     let id = std::str::from_utf8(&id[..end]).map_err(|_| Damaged)?;
-    id.parse().map(Some).map_err(|_| Damaged)
+    id.parse().map_err(|_| Damaged)
 }
 
 #[cfg(test)]
@@ -105,13 +134,69 @@ mod tests {
     fn a_damaged_extension_makes_the_header_none() {
         let marked = header().marked(id("nightly"));
         let at = marked.slot() * SLOT_BYTES;
-        for byte in [ID, ID + 6, SUM - 1, SUM] {
+        for byte in [ID, ID + 6, ID_SUM - 1, ID_SUM] {
             let mut bytes = region(&marked);
             bytes[at + byte] ^= 1;
             assert_eq!(read(&bytes), Slots::Damaged, "byte {byte}");
         }
         // A disk writes 512 bytes at once or not at all.
-        const { assert!(END <= 512) };
+        const { assert!(REPLACED_SUM + SUM_BYTES <= 512) };
+    }
+
+    fn replacing(count: u8) -> Header {
+        (1..=count).fold(header(), |header, at| {
+            header.replacing(&[Uuid([at; 16])]).unwrap()
+        })
+    }
+
+    #[test]
+    fn replaced_stripes_are_read_as_they_were_written_with_a_snapshot_and_without() {
+        for count in [1, 3, 8] {
+            let header = replacing(count);
+            assert_eq!(header.replaced.len(), usize::from(count));
+            assert_eq!(read(&region(&header)), Slots::Header(header.clone()));
+            let marked = header.marked(id("nightly"));
+            assert_eq!(read(&region(&marked)), Slots::Header(marked));
+        }
+    }
+
+    #[test]
+    fn the_newest_replaced_stripes_are_kept_each_once_and_through_every_start() {
+        let header = replacing(11);
+        let newest: Vec<Uuid> = (4..=11).map(|at| Uuid([at; 16])).collect();
+        assert_eq!(header.replaced, newest);
+        assert_eq!(header.replacing(&newest[..3]), None, "they are known");
+        let boot = Uuid([0xb1; 16]);
+        let opened = header.opened(Uuid([9; 16]), boot);
+        assert_eq!(opened.replaced, newest);
+        assert_eq!(opened.marked(id("nightly")).unmarked().replaced, newest);
+        // A copy lives on another node, or beside the volume itself.
+        let copied = header.copied("pvc-2".parse().unwrap(), Uuid([9; 16]), boot);
+        assert_eq!(copied.replaced, []);
+    }
+
+    #[test]
+    fn an_earlier_release_reads_the_same_header_without_the_replaced_stripes() {
+        let header = replacing(2);
+        let mut bytes = region(&header);
+        let at = header.slot() * SLOT_BYTES;
+        bytes[at + REPLACED..at + SLOT_BYTES].fill(0);
+        let seen = Header {
+            replaced: Vec::new(),
+            ..header
+        };
+        assert_eq!(read(&bytes), Slots::Header(seen));
+    }
+
+    #[test]
+    fn damaged_replaced_stripes_make_the_header_none() {
+        let header = replacing(2);
+        let at = header.slot() * SLOT_BYTES;
+        for byte in [REPLACED, REPLACED + 40, REPLACED_SUM - 1, REPLACED_SUM] {
+            let mut bytes = region(&header);
+            bytes[at + byte] ^= 1;
+            assert_eq!(read(&bytes), Slots::Damaged, "byte {byte}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Header {
             fast,
             boot,
             snapshot,
+            replaced,
         } = self;
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend(MAGIC);
@@ -47,7 +48,7 @@ impl Header {
         bytes.extend(name);
         bytes.resize(BODY, 0);
         bytes.extend(crc32(&bytes).to_le_bytes());
-        extension::append(&mut bytes, snapshot.as_ref());
+        extension::append(&mut bytes, snapshot.as_ref(), replaced);
         bytes.resize(SLOT_BYTES, 0);
         bytes
     }
@@ -136,6 +137,7 @@ fn decode(slot: &[u8]) -> Option<Header> {
     let name = body.get(120..120 + VolumeUid::MAX)?;
     let end = name.iter().position(|byte| *byte == 0);
     let name = std::str::from_utf8(&name[..end.unwrap_or(name.len())]).ok()?;
+    let (snapshot, replaced) = extension::read(slot).ok()?;
     Some(Header {
         volume: name.parse().ok()?,
         state,
@@ -143,7 +145,8 @@ fn decode(slot: &[u8]) -> Option<Header> {
         previous: point(56)?,
         fast: uuid(88)?,
         boot: uuid(104)?,
-        snapshot: extension::read(slot).ok()?,
+        snapshot,
+        replaced,
     })
 }
 

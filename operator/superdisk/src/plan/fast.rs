@@ -12,11 +12,11 @@ use crate::{
     inventory::{Content, Disk, Fast, Inventory},
     lineage::{self, Header, Relation},
     md::{Array, ArrayState, Member},
-    model::{Node, Refusal, Seen, Use},
+    model::{DeviceNumber, Node, Refusal, Seen, Use},
     proof::{Disposable, Idle},
     size,
     spec::{STRIPE_PREFIX, Spec},
-    superblock::Superblock,
+    superblock::{Superblock, Uuid},
 };
 
 /// The fast leg's place in a running mirror.
@@ -232,7 +232,10 @@ pub(super) fn attach(
     }
     let stripe = match prepare(spec, inventory)? {
         Stripe::Idle(stripe) => stripe,
-        Stripe::Steps(steps) => return Ok([limits, steps].concat()),
+        Stripe::Steps(steps) => {
+            let noted = note_replaced(inventory, ours, header, &steps);
+            return Ok([limits, noted, steps].concat());
+        }
     };
     if !limits.is_empty() {
         return Ok(limits);
@@ -304,6 +307,28 @@ pub(super) fn attach(
         member: stripe.name.clone(),
     });
     Ok(steps)
+}
+
+/// Writes down, before devices are taken for a stripe, which stripes they were parts of: whoever finds another part of one
+/// of those knows then that the rest is gone.
+fn note_replaced(
+    inventory: &Inventory,
+    ours: &Ours<'_>,
+    header: &Header,
+    steps: &[Action],
+) -> Vec<Action> {
+    let taken = steps.iter().flat_map(|step| match step {
+        Action::CreateStripe { devices, .. } => devices.as_slice(),
+        _ => &[],
+    });
+    let taken: Vec<DeviceNumber> = taken.map(|proof| proof.device().number).collect();
+    let legs = inventory.legs.iter();
+    let replaced: Vec<Uuid> = legs
+        .filter(|leg| leg.devices.iter().any(|device| taken.contains(device)))
+        .map(|leg| leg.stripe)
+        .collect();
+    let next = header.replacing(&replaced);
+    next.map(|header| write(ours, header)).into_iter().collect()
 }
 
 /// What the kernel is to wait at most for a local disk: its own 30 s are a read of the database each time. Long enough

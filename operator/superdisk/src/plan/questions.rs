@@ -283,6 +283,7 @@ pub(super) fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<S
             "holds the fast leg of another volume, which took writes that its network disk does not have"
                 .to_owned()
         }),
+        Seen::Absent | Seen::Unknown(_) if is_replaced(inventory, leg) => None,
         Seen::Absent | Seen::Unknown(_) => Some(format!(
             "holds a part of the fast leg of another volume, of which it cannot be said whether its network disk \
              has it all ({} of {} devices are there)",
@@ -290,6 +291,19 @@ pub(super) fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<S
             leg.wanted
         )),
     }
+}
+
+/// Whether the volume that has left a fast leg says so itself, on the leg that it has now: other parts of the one that was
+/// left have been taken, so what is here is nothing that anybody could still read.
+fn is_replaced(inventory: &Inventory, left: &LegFound) -> bool {
+    let mut legs = inventory.legs.iter();
+    legs.any(|leg| match &leg.inside {
+        Seen::Present(inside) => matches!(
+            &inside.lineage,
+            Seen::Present(header) if header.fast == leg.stripe && header.replaced.contains(&left.stripe)
+        ),
+        Seen::Absent | Seen::Unknown(_) => false,
+    })
 }
 
 fn not_a_fast_leg(content: &Content) -> Option<String> {

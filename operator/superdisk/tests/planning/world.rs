@@ -389,7 +389,8 @@ impl World {
                 .get(disk)
                 .is_some_and(|one| !one.dead && !one.bad.contains(&(SB / BLOCK)))
                 && self.sb(disk).is_some_and(|sb| sb.level == 0)
-        }) {
+        }) && self.sb(&locals[0]).map(|sb| sb.array) == self.sb(&locals[1]).map(|sb| sb.array)
+        {
             self.start("md127", Kind::Stripe(locals.clone()), stripe_bytes(2));
         }
         let Some(own) = self.sb(DURABLE) else { return };

@@ -4,7 +4,7 @@ use superdisk::model::Code;
 
 use super::{
     End, Situation, by, changed, one, with_policy,
-    worlds::{clean, cut, further, lost_durable, others_leg, stopped},
+    worlds::{clean, cut, further, lost_durable, others_leg, others_leg_was_replaced, stopped},
 };
 use crate::world::{DURABLE, MIB, World};
 
@@ -144,6 +144,26 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             "m6-others-fast-leg-is-ahead",
             others_leg(true),
             Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-a-part-of-a-leg-that-another-volume-has-replaced",
+            others_leg_was_replaced(),
+            Whole,
+        ),
+        one(
+            "m6-a-part-of-a-leg-of-which-nothing-tells-that-it-was-replaced",
+            changed(others_leg_was_replaced(), |world| {
+                world.disks.remove("nvme0n1");
+                world.disks.remove("nvme2n1");
+            }),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-blank-disks-are-taken-before-those-of-anothers-leg",
+            changed(others_leg_was_replaced(), |world| {
+                world.plug("nvme4n1", "local-4", 256 * MIB);
+            }),
+            Whole,
         ),
         one(
             "m6-others-durable-leg-under-our-pattern",

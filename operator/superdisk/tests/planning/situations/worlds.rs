@@ -208,6 +208,33 @@ pub(super) fn others_leg(lost: bool) -> World {
     world
 }
 
+/// Another volume has left its fast leg for one on another disk, which is in use. The disk that it had lost is back, as a
+/// part of the leg that was left.
+pub(super) fn others_leg_was_replaced() -> World {
+    let spec = Spec {
+        volume: "pvc-9".parse().unwrap(),
+        ..spec()
+    };
+    let mut world = World::blank();
+    run(&spec, &mut world);
+    world.settle();
+    world.mark_clean();
+    world.power_cut();
+    let lost = world.disks.remove("nvme1n1").unwrap();
+    world.plug("nvme2n1", "local-2", 256 * MIB);
+    run(&spec, &mut world);
+    world.settle();
+    world.stop();
+    for disk in ["nvme0n1", "nvme2n1"] {
+        world.holders.push((disk.to_owned(), "dm-3".to_owned()));
+    }
+    world.disks.insert("nvme1n1".to_owned(), lost);
+    world.plug("nvme3n1", "local-3", 256 * MIB);
+    let disk = world.disks.remove(DURABLE).unwrap();
+    world.plug(DURABLE, "data", disk.size);
+    world
+}
+
 pub(super) fn change_durable(change: impl FnOnce(&mut crate::bytes::Sb)) -> World {
     let mut world = stopped();
     let mut sb = world.sb(DURABLE).unwrap();
