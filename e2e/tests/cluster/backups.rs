@@ -1,5 +1,6 @@
 //! Backups that the operator has made: of a real Cassandra, by Jobs on nodes, to a volume.
 
+mod history;
 mod restore;
 mod snapshots;
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions},
+    api::{DeleteParams, PostParams},
     runtime::controller::Action,
 };
 use readstates_operator_api::{
@@ -15,7 +15,7 @@ use readstates_operator_api::{
     labels,
 };
 
-use super::{LOOK_AGAIN, api, is_final, status};
+use super::{LOOK_AGAIN, api, is_final, status, work::delete};
 use crate::{
     admin::AdminClient,
     connections::PodClients,
@@ -148,7 +148,10 @@ async fn carry_out(
             Ok(Done::default())
         }
         VolumesStep::StartOver(given_up) => {
-            delete(ctx, owner, given_up).await?;
+            for Named { name, uid } in given_up {
+                let params = DeleteParams::default();
+                delete::<VolumeSnapshot>(ctx, owner, (name, uid), params).await?;
+            }
             Ok(Done::default())
         }
         VolumesStep::Blocked(_)
@@ -235,28 +238,6 @@ async fn make(
             source,
         }),
     }
-}
-
-async fn delete(ctx: &Context, owner: &BackupOwner, given_up: &[Named]) -> Result<(), Error> {
-    let snapshots: Api<VolumeSnapshot> = api(ctx, Some(&owner.id.namespace));
-    for Named { name, uid } in given_up {
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(uid.clone()),
-            resource_version: None,
-        });
-        match snapshots.delete(name, &params).await {
-            Ok(_) => tracing::info!(name, namespace = owner.id.namespace, "deleted"),
-            // Gone or replaced.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(source) => {
-                return Err(Error::Write {
-                    what: format!("VolumeSnapshot {name}"),
-                    source,
-                });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The status of a backup by VolumeSnapshots.

@@ -1,4 +1,4 @@
-//! What is done to a Job or CronJob that is there. One that is gone needs nothing done.
+//! What is done to a Job, a CronJob or a VolumeSnapshot that is there. One that is gone needs nothing done.
 
 use kube::{
     Api, Resource,

@@ -2,27 +2,22 @@
 
 use std::time::{Duration, SystemTime};
 
-use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        core::v1::{Pod, Secret},
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Pod, Secret},
 };
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    runtime::{
-        conditions::{is_crd_established, is_deleted},
-        wait::await_condition,
-    },
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use readstates_operator::cert_manager::Certificate;
+use readstates_operator_api::ReadStateCluster;
 use serde_json::{Value, json};
 
 use crate::{
     chat::{cluster, names, time_passes, until_done},
+    foreign_kinds::{ForeignKind, once_served},
     world::{World, condition, waiting, with_world},
 };
 
@@ -191,34 +186,15 @@ fn a_certificate_that_nobody_has_renewed_is_told_two_weeks_before_its_end() {
     });
 }
 
-/// A Certificate as far as these tests go.
-fn kind_of_cert_manager() -> CustomResourceDefinition {
-    let anything = json!({ "openAPIV3Schema": {
-        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-    } });
-    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": anything });
-    serde_json::from_value(json!({
-        "metadata": { "name": "certificates.cert-manager.io" },
-        "spec": {
-            "group": "cert-manager.io", "scope": "Namespaced", "versions": [version],
-            "names": { "kind": "Certificate", "plural": "certificates", "singular": "certificate" },
-        },
-    }))
-    .unwrap()
+fn kind_of_cert_manager(world: &World) -> ForeignKind {
+    ForeignKind::new(world, "cert-manager.io", "Certificate", &json!({}))
 }
 
 #[test]
 fn cert_manager_is_asked_once_it_is_there() {
     with_world(async |world| {
-        let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
-        let name = "certificates.cert-manager.io";
-        if let Some(old) = crds.get_opt(name).await.unwrap() {
-            crds.delete(name, &DeleteParams::default()).await.unwrap();
-            let uid = old.uid().unwrap();
-            await_condition(crds.clone(), name, is_deleted(&uid))
-                .await
-                .unwrap();
-        }
+        let kind = kind_of_cert_manager(&world);
+        kind.forget().await;
         let chat = with_tls(json!({ "issuerRef": { "name": "ours" } }));
         world.create(&chat).await.unwrap();
         let chat = world.reconcile("chat").await;
@@ -230,20 +206,9 @@ fn cert_manager_is_asked_once_it_is_there() {
         );
         assert_eq!(names::<StatefulSet>(&world).await, [""; 0]);
 
-        let params = PostParams::default();
-        crds.create(&params, &kind_of_cert_manager()).await.unwrap();
-        await_condition(crds.clone(), name, is_crd_established())
-            .await
-            .unwrap();
-        // Established a moment before it is served everywhere, and a while before on a busy machine: nothing tells.
-        let mut chat = world.reconcile("chat").await;
-        for _ in 0..600 {
-            if waiting(&chat).unwrap() == "CertificatePending" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            chat = world.reconcile("chat").await;
-        }
+        kind.define().await;
+        let is_asked = |chat: &ReadStateCluster| waiting(chat).unwrap() == "CertificatePending";
+        once_served(async || world.reconcile("chat").await, is_asked).await;
         world.reconcile("chat").await;
         let asked = world.get::<Certificate>("chat-db-tls").await;
         assert_eq!(asked.spec.issuer_ref.kind, "Issuer");
@@ -273,6 +238,6 @@ fn cert_manager_is_asked_once_it_is_there() {
         put(&world, "chat-db-tls", &good(&world)).await;
         let chat = until_done(&world).await;
         assert!(condition(&chat, "Available").starts_with("True"));
-        crds.delete(name, &DeleteParams::default()).await.unwrap();
+        kind.forget().await;
     });
 }

@@ -28,6 +28,7 @@ mod fake;
 mod faults;
 mod faulty;
 mod fleet;
+mod foreign_kinds;
 mod gate;
 mod haste;
 mod identity;

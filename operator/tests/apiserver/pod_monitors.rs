@@ -1,13 +1,8 @@
 //! `monitoring`: PodMonitors where Kubernetes knows that kind, and no error where it does not.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-    runtime::{
-        conditions::{is_crd_established, is_deleted},
-        wait::await_condition,
-    },
+    ResourceExt,
+    api::{Patch, PatchParams},
 };
 use readstates_operator::pod_monitor::PodMonitor;
 use readstates_operator_api::ReadStateCluster;
@@ -15,36 +10,13 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{cluster, running},
+    foreign_kinds::{ForeignKind, once_served},
     policy::with_the_charts_rights,
     world::{World, with_world},
 };
 
-const KIND: &str = "podmonitors.monitoring.coreos.com";
-
-/// A PodMonitor as far as these tests go.
-fn kind_of_prometheus() -> CustomResourceDefinition {
-    let anything = json!({ "openAPIV3Schema": {
-        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-    } });
-    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": anything });
-    serde_json::from_value(json!({
-        "metadata": { "name": KIND },
-        "spec": {
-            "group": "monitoring.coreos.com", "scope": "Namespaced", "versions": [version],
-            "names": { "kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor" },
-        },
-    }))
-    .unwrap()
-}
-
-async fn forget_the_kind(crds: &Api<CustomResourceDefinition>) {
-    if let Some(old) = crds.get_opt(KIND).await.unwrap() {
-        crds.delete(KIND, &DeleteParams::default()).await.unwrap();
-        let uid = old.uid().unwrap();
-        await_condition(crds.clone(), KIND, is_deleted(&uid))
-            .await
-            .unwrap();
-    }
+fn kind_of_prometheus(world: &World) -> ForeignKind {
+    ForeignKind::new(world, "monitoring.coreos.com", "PodMonitor", &json!({}))
 }
 
 async fn ask(world: &World, monitoring: Value) -> Option<String> {
@@ -62,8 +34,8 @@ async fn monitored(world: &World) -> Option<String> {
 #[test]
 fn pods_are_monitored_once_there_is_such_a_kind_and_no_more_when_nobody_asks() {
     with_world(async |world| {
-        let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
-        forget_the_kind(&crds).await;
+        let kind = kind_of_prometheus(&world);
+        kind.forget().await;
         let world = with_the_charts_rights(world).await;
         running(&world, 1).await;
         assert_eq!(monitored(&world).await, None);
@@ -71,21 +43,13 @@ fn pods_are_monitored_once_there_is_such_a_kind_and_no_more_when_nobody_asks() {
         let said = ask(&world, wanted).await.unwrap();
         assert!(said.contains("does not know the kind"), "{said}");
 
-        let params = PostParams::default();
-        crds.create(&params, &kind_of_prometheus()).await.unwrap();
-        await_condition(crds.clone(), KIND, is_crd_established())
-            .await
-            .unwrap();
-        // Established a moment before it is served everywhere, and a while before on a busy machine: nothing tells.
-        let mut said = monitored(&world).await;
-        for _ in 0..600 {
-            if said.as_deref() == Some("PodMonitors: 2") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            said = monitored(&world).await;
-        }
-        assert_eq!(said.as_deref(), Some("PodMonitors: 2"));
+        kind.define().await;
+        let all = Some("PodMonitors: 2");
+        let said = once_served(
+            async || monitored(&world).await,
+            |said| said.as_deref() == all,
+        );
+        assert_eq!(said.await.as_deref(), all);
         for name in ["chat", "chat-db"] {
             let made: PodMonitor = world.get(name).await;
             assert_eq!(made.labels()["release"], "prometheus");
@@ -96,7 +60,7 @@ fn pods_are_monitored_once_there_is_such_a_kind_and_no_more_when_nobody_asks() {
             let left = world.api::<PodMonitor>().get_opt(name).await.unwrap();
             assert_eq!(left, None);
         }
-        forget_the_kind(&crds).await;
+        kind.forget().await;
     });
 }
 

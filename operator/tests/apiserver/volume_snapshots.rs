@@ -1,21 +1,14 @@
 //! Backups by VolumeSnapshots, and a database that begins with them: against definitions of the kind, with what storage
 //! systems and the snapshot controller do done by these tests.
 
-use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        core::v1::{PersistentVolumeClaim, Secret},
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{PersistentVolumeClaim, Secret},
 };
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     core::PartialObjectMetaExt,
-    runtime::{
-        conditions::{is_crd_established, is_deleted},
-        wait::await_condition,
-    },
 };
 use readstates_operator::{backups::reconcile_backup, volume_snapshot::VolumeSnapshot};
 use readstates_operator_api::{
@@ -25,41 +18,14 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{cluster, names, running, time_passes, until_done},
+    foreign_kinds::{ForeignKind, once_served},
     policy::with_the_charts_rights,
     world::{World, condition, waiting, with_world},
 };
 
-const KIND: &str = "volumesnapshots.snapshot.storage.k8s.io";
-
-/// A VolumeSnapshot as far as these tests go.
-fn kind_of_snapshots() -> CustomResourceDefinition {
-    let anything = json!({ "openAPIV3Schema": {
-        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-    } });
-    let version = json!({
-        "name": "v1", "served": true, "storage": true, "schema": anything, "subresources": { "status": {} },
-    });
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": KIND,
-            "annotations": { "api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814" },
-        },
-        "spec": {
-            "group": "snapshot.storage.k8s.io", "scope": "Namespaced", "versions": [version],
-            "names": { "kind": "VolumeSnapshot", "plural": "volumesnapshots", "singular": "volumesnapshot" },
-        },
-    }))
-    .unwrap()
-}
-
-async fn forget_the_kind(crds: &Api<CustomResourceDefinition>) {
-    if let Some(old) = crds.get_opt(KIND).await.unwrap() {
-        crds.delete(KIND, &DeleteParams::default()).await.unwrap();
-        let uid = old.uid().unwrap();
-        await_condition(crds.clone(), KIND, is_deleted(&uid))
-            .await
-            .unwrap();
-    }
+fn kind_of_snapshots(world: &World) -> ForeignKind {
+    let parts = json!({ "status": {} });
+    ForeignKind::new(world, "snapshot.storage.k8s.io", "VolumeSnapshot", &parts)
 }
 
 /// One reconcile; the status after it.
@@ -114,8 +80,8 @@ async fn copied_by_hand(from: &World, to: &World) {
 #[test]
 fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
     with_world(async |world| {
-        let crds: Api<CustomResourceDefinition> = Api::all(world.client.clone());
-        forget_the_kind(&crds).await;
+        let kind = kind_of_snapshots(&world);
+        kind.forget().await;
         let world = with_the_charts_rights(world).await;
         running(&world, 2).await;
         until_done(&world).await;
@@ -136,20 +102,9 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
             "{told}"
         );
 
-        let params = PostParams::default();
-        crds.create(&params, &kind_of_snapshots()).await.unwrap();
-        await_condition(crds.clone(), KIND, is_crd_established())
-            .await
-            .unwrap();
-        // Established a moment before it is served everywhere.
-        let mut status = reconciled(&world).await;
-        for _ in 0..600 {
-            if status.phase != BackupPhase::Refused {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            status = reconciled(&world).await;
-        }
+        kind.define().await;
+        let goes_on = |status: &ReadStateBackupStatus| status.phase != BackupPhase::Refused;
+        let status = once_served(async || reconciled(&world).await, goes_on).await;
         let told = complete(&status);
         assert!(told.contains("cache pods have written"), "{told}");
         let asked = world.fleet.asked();
@@ -254,6 +209,6 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
         assert_eq!(restore.phase, RestorePhase::Restored);
         assert_eq!(restore.backup.as_deref(), Some("nightly"));
         assert_eq!(restore.backed_up, Some(flushed));
-        forget_the_kind(&crds).await;
+        kind.forget().await;
     });
 }

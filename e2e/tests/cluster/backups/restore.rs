@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{CHANNEL, Cluster, Http, MESSAGE, Place, Told, Users, World, cassandra_spec};
+use e2e::{Cluster, Place, World, cassandra_spec};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
 use kube::{
     Api,
@@ -15,7 +15,7 @@ use readstates_operator_api::{
 };
 use serde_json::json;
 
-use super::{VOLUME, apply, backed_up, encryption_key, volume_claim};
+use super::{VOLUME, apply, backed_up, encryption_key, history::History, volume_claim};
 
 /// A cold start of Cassandra, its schema, and a Job that restores little.
 const RESTORED: Duration = Duration::from_mins(12);
@@ -94,16 +94,6 @@ async fn clean(world: &World, chat: &Cluster, talk: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Versions by which clients may know what a user has read, of each user's last change.
-pub(super) async fn changed(service: &Http, users: &[u64], message: u64) -> Result<Vec<u64>> {
-    let mut versions = Vec::new();
-    for user in users {
-        let state = service.ack(*user, CHANNEL, message).await?;
-        versions.push(state.version.parse()?);
-    }
-    Ok(versions)
-}
-
 #[tokio::test]
 async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace_and_name()
 -> Result<()> {
@@ -116,10 +106,6 @@ async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace
     apply::<PersistentVolumeClaim>(&chat, volume_claim()).await?;
     apply::<Secret>(&chat, encryption_key()).await?;
 
-    let before = Told::by(&service, 60).await?;
-    // Users of a later millisecond: others than those.
-    let crowd = Users::fresh().take(60);
-    changed(&service, &crowd, MESSAGE).await?;
     let backup = Box::pin(async {
         for ordinal in 0..3 {
             chat.flush(ordinal).await?;
@@ -128,10 +114,7 @@ async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace
         println!("    {made:?}");
         Ok(())
     });
-    let meanwhile = Told::during(&service, backup).await?;
-    // Versions and users of which the backup knows nothing.
-    let versions = changed(&service, &crowd, MESSAGE + 9).await?;
-    let after = Told::by(&service, 60).await?;
+    let history = History::around(&service, backup).await?;
 
     apply::<Secret>(&talk, encryption_key()).await?;
     share_volume(&world, &chat, &talk, &place).await?;
@@ -142,23 +125,10 @@ async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace
     let status = talk.get().await?.status.context("no status")?;
     let restore = status.restore.context("no record of the restore")?;
     ensure!(restore.phase == RestorePhase::Restored, "{restore:?}");
-    ensure!(restore.users >= Some(120), "{restore:?}");
+    ensure!(restore.users >= Some(history.users()), "{restore:?}");
 
     let restored = talk.service()?;
-    before.holds(&restored).await?;
-    after.is_unknown_to(&restored).await?;
-    let of_meanwhile = meanwhile.holds_or_is_unknown_to(&restored).await?;
-    println!("    {of_meanwhile} users of meanwhile are in the backup");
-    for user in &crowd {
-        let states = restored.read(*user).await?;
-        let last = states.first().and_then(|s| s.last_message_id.clone());
-        ensure!(last == Some(MESSAGE.to_string()), "user {user}: {states:?}");
-    }
-    // No version is handed out twice, with another content.
-    let again = changed(&restored, &crowd, MESSAGE + 5).await?;
-    for (told, now) in versions.iter().zip(&again) {
-        ensure!(now > told, "version {now} after {told} was handed out");
-    }
+    history.is_restored_in(&restored).await?;
     // Nothing is done again when the wish is taken back.
     let plain = ReadStateClusterSpec {
         restore_from: None,
@@ -166,15 +136,13 @@ async fn a_backup_under_load_is_restored_into_a_new_cluster_of_another_namespace
     };
     talk.apply(plain).await?;
     talk.at_rest().await?;
-    before.holds(&restored).await?;
+    history.stays_in(&restored).await?;
     let refused = talk.apply(spec()).await.unwrap_err();
     ensure!(
         format!("{refused:#}").contains("nothing is restored over live data"),
         "{refused:#}"
     );
-    // The other cluster goes on as before.
-    before.holds(&service).await?;
-    after.holds(&service).await?;
+    history.goes_on_in(&service).await?;
 
     clean(&world, &chat, &talk).await
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Cluster, MESSAGE, Place, Told, Users, World, cassandra_spec};
+use e2e::{Cluster, Place, World, cassandra_spec};
 use k8s_openapi::api::core::v1::Secret;
 use readstates_operator_api::{
     BackupPhase, NodeSnapshot, ReadStateBackup, ReadStateClusterSpec, RestoreFrom, RestorePhase,
@@ -12,7 +12,7 @@ use readstates_operator_api::{
 };
 use serde_json::{Value, json};
 
-use super::{apply, of_kind, restore::changed};
+use super::{apply, history::History, of_kind};
 
 /// A flush, and a copy of a small volume.
 const TAKES: Duration = Duration::from_mins(5);
@@ -163,18 +163,13 @@ async fn everything_is_destroyed_and_comes_back_from_the_snapshots_of_its_volume
     origin.available().await?;
     origin.has_members(2).await?;
     let service = origin.service()?;
-    let before = Told::by(&service, 60).await?;
-    let crowd = Users::fresh().take(60);
-    changed(&service, &crowd, MESSAGE).await?;
     let mut nodes = Vec::new();
     let backup = Box::pin(async {
         nodes = backed_up(&origin).await?;
         Ok(())
     });
-    let meanwhile = Told::during(&service, backup).await?;
+    let history = History::around(&service, backup).await?;
     println!("    {nodes:?}");
-    let versions = changed(&service, &crowd, MESSAGE + 9).await?;
-    let after = Told::by(&service, 60).await?;
 
     let copied = Copied::of(&world, &from, &to, &nodes).await?;
     let secrets = passwords(&origin, &to).await?;
@@ -201,20 +196,6 @@ async fn everything_is_destroyed_and_comes_back_from_the_snapshots_of_its_volume
     let restore = status.restore.context("no record of the restore")?;
     ensure!(restore.phase == RestorePhase::Restored, "{restore:?}");
 
-    let restored = talk.service()?;
-    before.holds(&restored).await?;
-    after.is_unknown_to(&restored).await?;
-    let of_meanwhile = meanwhile.holds_or_is_unknown_to(&restored).await?;
-    println!("    {of_meanwhile} users of meanwhile are in the snapshots");
-    for user in &crowd {
-        let states = restored.read(*user).await?;
-        let last = states.first().and_then(|s| s.last_message_id.clone());
-        ensure!(last == Some(MESSAGE.to_string()), "user {user}: {states:?}");
-    }
-    // No version is handed out twice, with another content.
-    let again = changed(&restored, &crowd, MESSAGE + 5).await?;
-    for (told, now) in versions.iter().zip(&again) {
-        ensure!(now > told, "version {now} after {told} was handed out");
-    }
+    history.is_restored_in(&talk.service()?).await?;
     destroy(&world, &[&to]).await
 }

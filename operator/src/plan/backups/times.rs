@@ -73,14 +73,11 @@ pub fn times_step(
             uid: backup.uid.clone(),
         })
         .collect();
-    let last_over = backups.iter().find(|backup| backup.is_over());
-    let trouble = last_over
-        .filter(|backup| backup.phase == BackupPhase::Failed)
-        .map(|backup| {
-            let (name, words) = (&backup.name, &backup.words);
-            let words = format!("the last backup failed (ReadStateBackup {name}): {words}");
-            (Reason::BackupFailed, words)
-        });
+    let decided = backups.iter().find(|backup| {
+        let phase = backup.phase;
+        !matches!(phase, BackupPhase::Waiting | BackupPhase::Running)
+    });
+    let trouble = decided.and_then(trouble);
     let pruned = (!delete.is_empty()).then(|| BackupsPruned {
         finished: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now),
         deleted: i64::try_from(delete.len()).ok(),
@@ -98,6 +95,19 @@ pub fn times_step(
         },
         delete,
     }
+}
+
+/// What is wrong with a backup.
+fn trouble(backup: &BackupSeen) -> Option<(Reason, String)> {
+    let (name, words) = (&backup.name, &backup.words);
+    let said = match backup.phase {
+        BackupPhase::Waiting | BackupPhase::Running | BackupPhase::Complete => return None,
+        BackupPhase::Failed => format!("the last backup failed (ReadStateBackup {name}): {words}"),
+        BackupPhase::Refused => format!(
+            "the last backup cannot begin, and no other is made meanwhile (ReadStateBackup {name}): {words}"
+        ),
+    };
+    Some((Reason::BackupFailed, said))
 }
 
 /// Whether a backup stays: what either rule keeps, what is not over, and a failure that no success has followed.

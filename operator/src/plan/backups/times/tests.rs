@@ -120,6 +120,20 @@ fn the_last_success_and_a_failure_after_it_are_told() {
     );
 }
 
+#[test]
+fn a_backup_that_cannot_begin_is_told_and_keeps_others_from_being_made() {
+    let all = [
+        backup("2026-01-02T03:00:00Z", Complete),
+        backup("2026-01-03T03:00:00Z", BackupPhase::Refused),
+    ];
+    let after = step(&schedule(None), &all, "2026-01-04T03:00:00Z");
+    assert_eq!(after.make, None);
+    let (reason, words) = after.results.trouble.unwrap();
+    assert_eq!(reason, Reason::BackupFailed);
+    let ends = "no other is made meanwhile (ReadStateBackup b-2026-01-03T03:00:00Z): no room";
+    assert!(words.ends_with(ends), "{words}");
+}
+
 proptest! {
     /// However many backups there are, the newest complete ones of the rule stay, and nothing that goes on is deleted.
     #[test]
