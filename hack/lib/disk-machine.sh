@@ -55,7 +55,7 @@ record_disk_tests() {
     return "$status"
 }
 
-# record_walks [--seeds N] [--from S] [--steps N]: the same with random walks.
+# record_walks [--seeds N] [--from S] [--steps N] [--at-once N]: the same with random walks.
 record_walks() {
     local total=$READSTATES_DISK_LOGS/walks.json status=0
     rm -f "$total"

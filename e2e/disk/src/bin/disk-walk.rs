@@ -1,4 +1,4 @@
-//! Random walks over two super-disks in the disk machine: many seeds, two machines at a time, and one table at the end.
+//! Random walks over two super-disks in the disk machine: many seeds, some machines at a time, and one table at the end.
 
 use std::{
     collections::VecDeque,
@@ -15,9 +15,6 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use e2e_disk::walk::{Report, walk};
 
-/// Machines at a time: each keeps one processor busy.
-const AT_ONCE: usize = 2;
-
 /// Walks over two super-disks with faults and commands drawn from seeds; fails when one finds a loss.
 #[derive(Debug, Parser)]
 #[command(name = "hack/disk-machine walk")]
@@ -31,6 +28,9 @@ struct Arguments {
     /// Steps of each walk, before all disks are mended and the volumes are checked.
     #[arg(long, default_value_t = 14)]
     steps: usize,
+    /// Machines at a time. Each has one processor, and waits for a clock half of its time.
+    #[arg(long, default_value_t = 4)]
+    at_once: usize,
     /// Write the sum of all reports to this file, as JSON.
     #[arg(long)]
     total: Option<PathBuf>,
@@ -70,7 +70,7 @@ fn walk_all(arguments: &Arguments) -> Result<Report> {
     let (seeds, total) = (Mutex::new(seeds), Mutex::new(Report::default()));
     let began = Instant::now();
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..arguments.at_once.max(1) {
             scope.spawn(|| {
                 while let Some(seed) = seeds.lock().ok().and_then(|mut it| it.pop_front()) {
                     let report =
