@@ -43,7 +43,6 @@ pub struct Http {
 /// Which pod gets a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// This one.
     Pod(String),
     /// Each ready pod of a Service in turn.
     Service(Arc<Service>),

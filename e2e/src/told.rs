@@ -81,7 +81,6 @@ impl Told {
         Ok(self)
     }
 
-    /// The users.
     #[must_use]
     pub fn users(&self) -> Vec<u64> {
         self.0.iter().map(|(user, _)| *user).collect()

@@ -33,7 +33,6 @@ pub struct VolumeSnapshotSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotSource {
-    /// The volume claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim_name: Option<String>,
     /// The copy.

@@ -13,7 +13,6 @@ const TIME: &str = "%Y%m%dT%H%M%S%.3fZ";
 /// A folder, or a bucket and what the names of objects in it begin with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackupPlace {
-    /// In a folder.
     Folder(PathBuf),
     /// In a bucket.
     S3 {
@@ -124,7 +123,6 @@ impl fmt::Display for BackupId {
 pub enum WhichBackup {
     /// The one begun last.
     Latest,
-    /// This one.
     Id(BackupId),
 }
 

@@ -31,7 +31,6 @@ pub enum CertificatesError {
     #[error("failed to {attempt} {}", file.display())]
     File {
         attempt: &'static str,
-        /// On what.
         file: PathBuf,
         source: io::Error,
     },

@@ -41,11 +41,9 @@ pub enum WriteCache {
 pub struct Counters {
     /// Read requests that came in.
     pub reads: u64,
-    /// Bytes of them.
     pub bytes_read: u64,
     /// Write requests that came in.
     pub writes: u64,
-    /// Bytes of them.
     pub bytes_written: u64,
     pub flushes: u64,
     /// Requests that were answered with an error.

@@ -230,7 +230,6 @@ pub struct RequestedJob {
     /// How far it is, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// How it is.
     #[serde(flatten)]
     pub job: Job,
 }

@@ -93,7 +93,6 @@ pub enum MigrationAction {
 /// What the status has on record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MoveRecord {
-    /// The source.
     pub source: Option<String>,
     pub target: Option<String>,
     /// UID of the cluster that it is copied to.
@@ -133,7 +132,6 @@ struct Scene<'a> {
     record: MoveRecord,
 }
 
-/// Decides.
 #[must_use]
 pub fn migration(input: MoveInput<'_>) -> MigrationPlan {
     let record = input.before.map(MoveRecord::of).unwrap_or_default();

@@ -144,7 +144,6 @@ impl Plan {
     }
 }
 
-/// Decides.
 #[must_use]
 pub fn plan(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Plan {
     let mut plan = Plan::default();

@@ -28,10 +28,7 @@ pub enum RolloutStep {
     #[default]
     Idle,
     /// Other clusters have all places.
-    Waits {
-        /// Which they are.
-        words: String,
-    },
+    Waits { words: String },
     /// It is to be recorded that it has a place.
     Takes,
     /// It restarts pods.

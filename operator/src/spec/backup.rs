@@ -117,7 +117,6 @@ pub struct BackupPlace {
 /// A bucket or a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupsAt {
-    /// A bucket.
     Bucket {
         /// `s3://bucket/prefix`.
         url: String,
@@ -132,7 +131,6 @@ pub enum BackupsAt {
         /// ServiceAccount that has the role; none: the default one.
         account: Option<String>,
     },
-    /// A volume.
     Volume {
         claim: String,
         /// Folder below its root; none: the root.

@@ -36,7 +36,6 @@ const AWAY: [&str; 2] = [
 /// Length of the hash in the name.
 const HASH: usize = 8;
 
-/// The Job.
 #[must_use]
 pub fn restore_job(cluster: &ValidatedCluster, source: &RestoreSource) -> Job {
     let spec = job_spec(cluster, source);
@@ -49,7 +48,6 @@ pub fn restore_job(cluster: &ValidatedCluster, source: &RestoreSource) -> Job {
     }
 }
 
-/// Its name.
 #[must_use]
 pub fn restore_job_name(cluster: &ValidatedCluster, source: &RestoreSource) -> String {
     let job = restore_job(cluster, source);

@@ -24,7 +24,6 @@ pub enum BenchError {
     /// Not every channel could be filled.
     #[error("no operation succeeded for 30 s; {done} of {wanted} {what} were done ({failures})")]
     Sweep {
-        /// Of what.
         what: &'static str,
         /// What happened instead.
         failures: String,

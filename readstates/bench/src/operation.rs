@@ -18,7 +18,6 @@ pub enum Kind {
     Read,
 }
 
-/// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     /// What it does.

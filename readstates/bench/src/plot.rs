@@ -23,7 +23,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
     /// The headline.
@@ -40,7 +39,6 @@ pub struct Chart {
     pub marks: Vec<(String, f64)>,
 }
 
-/// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
     /// What stands beside it.

@@ -126,7 +126,6 @@ pub struct Generator {
     pub busiest_thread: f64,
 }
 
-/// One second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Which, from 0.

@@ -53,9 +53,7 @@ pub enum Answer {
 /// One operation. A refused one, with nothing done, is not part of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What was asked.
     pub action: Action,
-    /// When.
     pub sent: Duration,
     /// When the answer came; meaningless if the answer is unknown.
     pub answered: Duration,

@@ -68,7 +68,6 @@ pub const EMPTY: [u8; layout::HEADER] = [0; layout::HEADER];
 
 /// Where the bytes of a block are.
 pub trait Room {
-    /// The bytes.
     fn bytes(&self) -> &[u8];
     /// The bytes, to be changed.
     fn bytes_mut(&mut self) -> &mut [u8];

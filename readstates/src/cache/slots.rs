@@ -67,7 +67,6 @@ impl FromIterator<Slot> for SlotSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term(i64);
 
-/// One slot.
 #[derive(Debug)]
 struct SlotState {
     /// The lowest stamp of the epoch, or [`CLOSED`].

@@ -115,7 +115,6 @@ pub enum ConfigError {
     /// A value is outside of its range.
     #[error("{flag}: {problem}")]
     Value {
-        /// The flag.
         flag: &'static str,
         /// What is wrong, and what to give instead.
         problem: String,
@@ -125,7 +124,6 @@ pub enum ConfigError {
     Password {
         /// The flag that names the file.
         flag: &'static str,
-        /// The file.
         file: PathBuf,
         /// The cause.
         source: io::Error,
@@ -133,7 +131,6 @@ pub enum ConfigError {
     /// The certificates for other members cannot be used.
     #[error("--members-tls-dir {}", folder.display())]
     MembersTls {
-        /// The folder.
         folder: PathBuf,
         /// What is wrong with it.
         source: TlsFolderError,

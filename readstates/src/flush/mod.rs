@@ -261,7 +261,6 @@ impl Flusher {
         }
     }
 
-    /// Writes one block.
     async fn write(self: Arc<Self>, mut write: BlockWrite, ticket: Ticket) -> Written {
         if self.turns.end_before_this() {
             std::thread::yield_now();

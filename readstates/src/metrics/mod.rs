@@ -84,7 +84,6 @@ families! {
         pub flushing: OnceLock<Flushing> = OnceLock::new();
         /// By port: connections whose other end did not prove what it is.
         unproven: [Counter; Port::ALL.len()] = Default::default();
-        /// By operation.
         requests: Box<[Requests]> = each(Operation::ALL);
         /// By type of problem.
         refusals: Box<[Counter]> = each(ProblemType::ALL);

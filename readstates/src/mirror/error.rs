@@ -13,12 +13,7 @@ pub enum MirrorError {
     Old(String),
     /// The CAs of the old system cannot be read.
     #[error("--old-ca-file: failed to read {}", file.display())]
-    CaFile {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    CaFile { file: PathBuf, source: io::Error },
     /// There is no client for the old system.
     #[error("--old, --old-ca-file: failed to set up the HTTP client")]
     Client(#[from] reqwest::Error),
@@ -28,7 +23,6 @@ pub enum MirrorError {
     /// The routes cannot be used.
     #[error("--routes {}", file.display())]
     Routes {
-        /// The file.
         file: PathBuf,
         /// What is wrong in it.
         source: RoutesError,
@@ -41,20 +35,13 @@ pub enum MirrorError {
     },
     /// Differences cannot be written down.
     #[error("--differences: failed to open {}", file.display())]
-    Differences {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Differences { file: PathBuf, source: io::Error },
     /// An address cannot be listened on.
     #[error("{flag}: failed to listen on {address}; give an address that is free")]
     Listen {
-        /// Which one.
         flag: &'static str,
         /// What it is.
         address: SocketAddr,
-        /// Why.
         source: io::Error,
     },
     /// Signals cannot be waited for.
@@ -68,7 +55,6 @@ pub enum MirrorError {
         "{writes} writes did not reach the service within {within:?}; the old system has them: compare again, or import once more"
     )]
     Left {
-        /// How many.
         writes: usize,
         /// How long it was tried.
         within: Duration,

@@ -77,7 +77,6 @@ impl Mirror {
     }
 }
 
-/// Answers a request.
 pub(super) async fn answer(mirror: &Arc<Mirror>, request: Request<Incoming>) -> Response<Body> {
     if upgrades(request.method(), request.headers()) {
         let refused = "connections that change their protocol, such as WebSockets, do not go through this mirror: send \

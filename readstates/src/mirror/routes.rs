@@ -43,7 +43,6 @@ pub enum RoutesError {
         line: Option<usize>,
         /// Which one, from 0.
         index: usize,
-        /// The request.
         request: String,
         /// What is wrong with it.
         problem: String,

@@ -81,7 +81,6 @@ impl From<backed::Mutant> for How {
     }
 }
 
-/// Runs one seed.
 pub(crate) fn run(seed: u64, how: How) -> Ran {
     how.with(|| run_here(seed, how, None))
 }

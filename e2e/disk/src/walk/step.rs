@@ -74,14 +74,12 @@ pub enum Step {
         slot: usize,
         /// The first one.
         page: u64,
-        /// How many.
         count: u64,
     },
     /// A page of a local disk can be neither read nor written.
     BreakPage {
         /// Of the local disk.
         slot: usize,
-        /// Which one.
         page: u64,
     },
     /// A local disk answers everything with an error.

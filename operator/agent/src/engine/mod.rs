@@ -108,7 +108,6 @@ pub(crate) enum EngineError {
     /// It answered with something else than its documentation says.
     #[error("the database answered {what} that is not understood: {text}")]
     Odd {
-        /// What was asked.
         what: &'static str,
         /// The part of the answer.
         text: String,

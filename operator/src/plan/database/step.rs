@@ -43,7 +43,6 @@ pub struct Named {
 /// A claim that is to ask for more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// Which.
     pub claim: Named,
     /// The size, as Kubernetes writes quantities.
     pub size: String,

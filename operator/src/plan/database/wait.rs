@@ -88,7 +88,6 @@ pub enum DatabaseWait {
     Growing {
         /// The pod of the first of them.
         pod: String,
-        /// Its claim.
         claim: String,
         /// The size that it comes to.
         size: String,

@@ -16,13 +16,11 @@ use crate::{
 /// What is to be done before the first rack.
 #[derive(Debug, Default)]
 pub(in crate::plan) struct Copies {
-    /// Claims to make.
     pub(in crate::plan) make: Vec<PersistentVolumeClaim>,
     /// What the racks wait for.
     pub(in crate::plan) waiting: Option<WaitingOn>,
 }
 
-/// Decides.
 pub(in crate::plan) fn copies(cluster: &ValidatedCluster, world: &World) -> Copies {
     let Some((backup, database)) = to_begin(cluster, world) else {
         return Copies::default();

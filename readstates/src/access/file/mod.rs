@@ -90,7 +90,6 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// One caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerEntry {
     /// Its name, for logs, metrics and audit lines.

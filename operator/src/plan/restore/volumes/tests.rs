@@ -41,7 +41,6 @@ fn new(more: &str) -> Scene {
     scene
 }
 
-/// The snapshots.
 fn snapshots(scene: &mut Scene) -> &mut Vec<SnapshotSeen> {
     let seen = scene.world.restore.snapshots.as_mut();
     seen.unwrap().as_mut().unwrap()
