@@ -69,6 +69,18 @@ pub enum ArrayState {
 }
 
 impl ArrayState {
+    #[must_use]
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "clear" | "inactive" => Self::Inactive,
+            "clean" | "active" | "active-idle" | "write-pending" => Self::Running,
+            "read-auto" => Self::ReadAuto,
+            "readonly" => Self::ReadOnly,
+            "broken" => Self::Broken,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
     /// Whether it takes reads.
     #[must_use]
     pub fn is_running(&self) -> bool {

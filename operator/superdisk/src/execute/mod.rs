@@ -4,6 +4,7 @@
 mod gone;
 mod headers;
 mod holds;
+mod started;
 mod through;
 
 use std::{
@@ -132,17 +133,21 @@ impl<'a> Executor<'a> {
                 }
                 // md holds on to a member while requests to it are on their way.
                 Action::Remove { .. } => retry(RELEASE, run),
+                Action::StartStripe { array, .. }
+                | Action::StartMirror { array, .. }
+                | Action::StartMirrorFromFast { array, .. } => {
+                    let folder = self.root.join("sys/block").join(array);
+                    started::outcome(&folder, self.commands.run(&line))
+                        .map_err(ExecuteError::Command)
+                }
                 Action::Fail { .. }
                 | Action::CreateStripe { .. }
-                | Action::StartStripe { .. }
                 | Action::ForgetLineage { .. }
                 | Action::ForgetMirror(_)
                 | Action::CreateMirror { .. }
                 | Action::Watch { .. }
                 | Action::LimitWait { .. }
                 | Action::ReadThrough { .. }
-                | Action::StartMirror { .. }
-                | Action::StartMirrorFromFast { .. }
                 | Action::ReAddDurable { .. }
                 | Action::Mark { .. }
                 | Action::SettleMarks { .. }

@@ -73,14 +73,7 @@ pub fn array(root: &Path, name: &str) -> Result<Array, Unread> {
 
 fn read(folder: &Path, name: &str, vanished: Vanished) -> Result<Array, Unread> {
     let md = folder.join("md");
-    let state = match word(&md.join("array_state"))?.as_str() {
-        "clear" | "inactive" => ArrayState::Inactive,
-        "clean" | "active" | "active-idle" | "write-pending" => ArrayState::Running,
-        "read-auto" => ArrayState::ReadAuto,
-        "readonly" => ArrayState::ReadOnly,
-        "broken" => ArrayState::Broken,
-        other => ArrayState::Other(other.to_owned()),
-    };
+    let state = ArrayState::from_word(&word(&md.join("array_state"))?);
     // Stripes have none of these.
     let sync = match optional(&md.join("sync_action"))?.as_deref() {
         Some("") | None => Some(SyncAction::Idle),
