@@ -1,7 +1,7 @@
-"""The imports between the modules of a crate, and what pure modules must not use: for hack/imports.
+"""The imports between the modules of a crate or of a folder in it, and what pure modules must not use: for hack/imports.
 
-In: the sources of a crate, and the order in which its modules may use each other. Out: what breaks that order. A module is
-a file or a folder at the root of the crate; what only tests use does not count.
+In: the sources, and the order in which the modules may use each other. Out: what breaks that order. A module is a file or
+a folder at the root of the crate, or of the folder; what only tests use does not count.
 """
 
 import configparser
@@ -95,15 +95,18 @@ def sources(root):
             yield path, str(name), code
 
 
-def edges(files):
-    """The modules at the root of a crate, and which of them uses which: `{(from, to): "file of one such use"}`."""
+def edges(files, is_crate=True):
+    """The modules at the root of a crate or folder, and which of them uses which: `{(from, to): "file of one such use"}`."""
     found = {}
     modules = {path[0] for path, _, _ in files}
     for path, name, code in files:
         for start in START.finditer(code):
+            if start["crate"] and not is_crate:
+                continue
             ups = start["up"].count("super") if start["up"] else len(path)
-            # A path that does not go up to the root stays in the module, or, in a module within a file, cannot tell.
-            if ups < len(path):
+            # A path that does not go up to the root stays in the module, or, in a module within a file, cannot tell; one
+            # that goes further leaves the folder.
+            if ups != len(path):
                 continue
             for to in first_names(code, start.end()):
                 if to in modules and to != path[0]:
@@ -161,7 +164,7 @@ def main(root, settings):
         if not (root / folder).is_dir():
             raise SystemExit(f"failed to look into {folder}: there is no such folder")
         files = list(sources(root / folder))
-        modules, found = edges(files)
+        modules, found = edges(files, is_crate=folder.endswith("/src"))
         for problem in [*problems(modules, found, order, back), *effects(files, pure)]:
             print(f"{folder}: {problem}")
             wrong += 1

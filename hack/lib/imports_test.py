@@ -71,6 +71,17 @@ class Imports(unittest.TestCase):
         self.assertEqual(modules, {"a", "b", "c", "d"})
         self.assertEqual(set(found), EDGES)
 
+    def test_in_a_folder_of_a_crate_only_its_own_modules_count(self):
+        files = [
+            (["a"], "a.rs", "use super::b; use crate::c; use super::super::c;"),
+            (["a", "deep"], "a/deep.rs", "use super::super::c; use super::b;"),
+            (["b"], "b.rs", ""),
+            (["c"], "c.rs", ""),
+        ]
+        _, found = imports.edges(files, is_crate=False)
+        self.assertEqual(set(found), {("a", "b"), ("a", "c")})
+        self.assertEqual(found["a", "c"], "a/deep.rs")
+
     def test_an_order_that_is_kept_passes(self):
         self.assertEqual(self.said(), (0, "src 4 modules, 4 imports, 0 against the order\n"))
 

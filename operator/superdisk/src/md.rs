@@ -238,6 +238,23 @@ impl Member {
 }
 
 impl Array {
+    /// Whether md copies, or is about to copy, between legs that both count as whole.
+    #[must_use]
+    pub fn is_resyncing(&self) -> bool {
+        match self.sync {
+            Some(SyncAction::Resync) => true,
+            Some(
+                SyncAction::Idle
+                | SyncAction::Recover
+                | SyncAction::Check
+                | SyncAction::Repair
+                | SyncAction::Reshape
+                | SyncAction::Frozen,
+            )
+            | None => self.unclean,
+        }
+    }
+
     /// The member that is this device.
     #[must_use]
     pub fn member(&self, number: DeviceNumber) -> Option<&Member> {

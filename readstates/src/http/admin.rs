@@ -67,7 +67,7 @@ pub(super) async fn flush(app: &App) -> Answer {
 #[utoipa::path(put, path = "/admin/v1/capacity", operation_id = "setCapacity", tag = "admin", request_body = Capacity,
     responses(
         (status = 200, body = Capacity, description = "The new capacity"),
-        super::openapi::AdminRefused,
+        super::schemas::AdminRefused,
     ))]
 pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
     if capacity.states == 0 {
@@ -90,7 +90,7 @@ pub(super) fn set_capacity(app: &App, capacity: Capacity) -> Answer {
         (status = 202, body = MovesAnswer, description = "The moves have begun"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "The destination is not a live member of this ring"),
-        super::openapi::AdminRefused,
+        super::schemas::AdminRefused,
     ))]
 pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
     let MovesRequest { destination, slots } = request;
@@ -132,7 +132,7 @@ pub(super) async fn start_moves(app: &App, request: MovesRequest) -> Answer {
         (status = 202, body = OwnershipStatus, description = "Draining has begun"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "The member is a different process"),
-        super::openapi::AdminRefused,
+        super::schemas::AdminRefused,
     ))]
 pub(super) fn drain(app: &App, request: DrainRequest) -> Answer {
     let me = app.ownership.me().incarnation().to_string();

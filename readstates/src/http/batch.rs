@@ -53,12 +53,12 @@ use crate::operation::Class;
 /// A member that does not know a version refuses the frame with 400 and does nothing.
 #[utoipa::path(
     post, path = "/v1/batch", operation_id = "applyBatch", tag = "batch",
-    request_body(content = super::openapi::BatchFrame, content_type = "application/vnd.readstates.batch"),
+    request_body(content = super::schemas::BatchFrame, content_type = "application/vnd.readstates.batch"),
     responses(
-        (status = 200, body = super::openapi::BatchFrame,
+        (status = 200, body = super::schemas::BatchFrame,
          content_type = "application/vnd.readstates.batch",
          description = "The result of each record, in order"),
-        super::openapi::Refused,
+        super::schemas::Refused,
     )
 )]
 pub(super) async fn batch(app: &App, head: &Head, content: Incoming) -> Answer {

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::{
     App, deadline, json, mentions,
-    openapi::{OfChannel, OfUser, Refused, VersionMoved},
     problem::Refusal,
     read_states::{Asked, no_read_state},
     reply::{self, Answer},
+    schemas::{OfChannel, OfUser, Refused, VersionMoved},
 };
 use crate::{
     block::{BlockRef, Operation, Outcome, Precondition, Visit},

@@ -14,8 +14,8 @@ use readstates_api::{Problem, ProblemType, headers};
 
 use super::{
     Body, UNKNOWN,
-    owner::Target,
     singles::{Came, Single, Singles},
+    target::Target,
 };
 use crate::{
     limit::Permit,

@@ -20,12 +20,12 @@ use super::{
     fan_out::{self, Part, Passes, Split},
     forward::{self, PART_TIMEOUT, Passed},
     head::Head,
-    owner::{self, Target},
-    precondition,
+    owner, precondition,
     problem::{Refusal, problem_type},
     read_states::Asked,
     reply::{self, Answer},
     selection::Selection,
+    target::Target,
 };
 use crate::{
     block::{Operation as Change, Outcome, Precondition},
@@ -54,8 +54,8 @@ const WORK_BYTES: usize = 5 * size_of::<Id>()
     ),
     responses(
         (status = 200, body = MentionsAnswer, description = "How many were applied, and which users failed"),
-        super::openapi::VersionMoved,
-        super::openapi::Refused,
+        super::schemas::VersionMoved,
+        super::schemas::Refused,
     )
 )]
 pub(super) async fn mention(app: &App, head: &Head, content: Incoming) -> Answer {

@@ -40,10 +40,12 @@ mod representation;
 mod requests;
 mod route;
 mod rows;
+mod schemas;
 mod selection;
 mod singles;
 mod slow;
 mod snapshots;
+mod target;
 mod tls;
 
 use std::sync::{Arc, OnceLock};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use hyper::body::Incoming;
-use readstates_api::{Id, Problem, ProblemType, headers};
+use readstates_api::{Problem, ProblemType, headers};
 use readstates_ring::Slot;
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
     read_states,
     reply::{Answer, Body},
     route::Resource,
-    selection::Selection,
+    target::Target,
 };
 use crate::{
     engine::Rests,
@@ -118,39 +118,6 @@ pub(super) async fn answer(
     }
     // Who has to wait or to ask others may do so in a box.
     Box::pin(look_for_owner(app, operation, slot, asked, body)).await
-}
-
-/// What a request about one user names, understood.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    pub(super) user: Id,
-    /// Where the operation has one.
-    pub(super) channel: Option<Id>,
-    /// Which of all read states.
-    pub(super) selection: Selection,
-}
-
-impl Target {
-    fn of(operation: Operation, resource: Resource<'_>, head: &Head) -> Result<Self, Refusal> {
-        let (user, channel) = resource.ids();
-        let user = body::id("the user", user.unwrap_or_default())?;
-        let channel = channel.map(|channel| body::id("the channel", channel));
-        let selection = match operation {
-            Operation::List => Selection::of(head.uri.query())?,
-            _ => Selection::All,
-        };
-        Ok(Self {
-            user,
-            channel: channel.transpose()?,
-            selection,
-        })
-    }
-
-    /// How another member is asked for the same.
-    fn path_and_query(&self, operation: Operation) -> String {
-        let path = operation.path(self.user, self.channel);
-        format!("{path}{}", self.selection)
-    }
 }
 
 /// Whether nothing was done because the user moves.

@@ -112,7 +112,7 @@ fn page(app: &App) -> String {
          headers(("etag" = String, description = "The ring's number, quoted"))),
         (status = 304, description = "The ring's number matches If-None-Match, or is not greater \
          than after"),
-        openapi::Refused,
+        super::schemas::Refused,
     ))]
 pub(super) async fn ring(app: &App, parts: &Parts) -> Answer {
     let [after] = body::numbers_in_query(parts.uri.query(), ["after"])?;

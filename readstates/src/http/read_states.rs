@@ -11,13 +11,13 @@ use super::{
     changes,
     head::Head,
     json,
-    openapi::{OfChannel, OfUser, Refused},
-    owner::Target,
     problem::Refusal,
     reply::{self, Answer},
     representation::Form,
+    schemas::{OfChannel, OfUser, Refused},
     selection::{self, Selection},
     snapshots::Snapshot,
+    target::Target,
 };
 use crate::block::{BlockRef, Precondition};
 

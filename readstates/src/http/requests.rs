@@ -16,12 +16,11 @@ use super::{
     gates::Gates,
     handoff,
     head::{self, Head},
-    mentions,
-    owner::{self, Target},
-    probes,
+    mentions, owner, probes,
     reply::{Answer, Body},
     route::Resource,
     singles,
+    target::Target,
 };
 use crate::{
     limit::{Limit, Permit},

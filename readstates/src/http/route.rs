@@ -2,11 +2,13 @@
 
 use http::Method;
 
-use super::singles;
 use crate::{
     operation::{Operation, Port},
     ownership::PATH,
 };
+
+/// Where a member takes frames of forwarded requests, beside the path of hand-offs.
+pub(super) const SINGLES: &str = "/internal/v1/singles";
 
 /// What is at a path, with the ids in it as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl<'a> Resource<'a> {
             (Port::Api, "/v1/ring") => Some(Self::Ring),
             (Port::Api, "/openapi.json") => Some(Self::Openapi),
             (Port::Members, PATH) => Some(Self::Handoff),
-            (Port::Members, singles::PATH) => Some(Self::Singles),
+            (Port::Members, SINGLES) => Some(Self::Singles),
             (Port::Api | Port::Members, path) => Self::of_users(path),
             (Port::Admin, "/admin/v1/status") => Some(Self::AdminStatus),
             (Port::Admin, "/admin/v1/flush") => Some(Self::AdminFlush),

@@ -39,8 +39,8 @@ use self::frame::Encoded;
 pub(super) use self::receive::receive;
 use super::{
     forward::{Passed, too_many},
-    owner::Target,
     reply::Body,
+    target::Target,
 };
 use crate::{
     limit::{Limit, Permit},
@@ -49,8 +49,6 @@ use crate::{
     ownership::{Ownership, Peer},
 };
 
-/// Where a member takes frames of forwarded requests, beside the path of hand-offs.
-pub(super) const PATH: &str = "/internal/v1/singles";
 /// What a frame is declared as; another layout is another number.
 const MEDIA_TYPE: &str = "application/vnd.readstates.singles-1";
 

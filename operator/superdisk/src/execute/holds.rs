@@ -21,8 +21,7 @@ pub(super) fn still_holds(
     match action {
         Action::Stop { array, because: _ } => {
             let array = now.arrays.iter().find(|one| one.name == *array);
-            let mut mounts = now.mounts.iter().chain(&now.node_mounts);
-            let mounted = array.is_some_and(|one| mounts.any(|mount| mount.number == one.number));
+            let mounted = array.is_some_and(|one| now.mount_of(one).is_some());
             holds(array.is_some() && !mounted, "the array is gone, or mounted")
         }
         Action::Fail {

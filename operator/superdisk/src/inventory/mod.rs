@@ -204,6 +204,20 @@ impl Inventory {
         self.arrays.iter().find(has)
     }
 
+    /// The array that a leg is now, running or not.
+    #[must_use]
+    pub fn array_on(&self, leg: &LegFound) -> Option<&Array> {
+        let mut devices = leg.devices.iter();
+        devices.find_map(|number| self.array_of(*number))
+    }
+
+    /// Where a filesystem of this array is mounted, by this process or by the node.
+    #[must_use]
+    pub fn mount_of(&self, array: &Array) -> Option<&Mount> {
+        let mut mounts = self.mounts.iter().chain(&self.node_mounts);
+        mounts.find(|mount| mount.number == array.number)
+    }
+
     /// Where a device is mounted, as this process sees it.
     pub fn mounts_of(&self, number: DeviceNumber) -> impl Iterator<Item = &Mount> {
         self.mounts

@@ -1,6 +1,6 @@
 //! Classifies the durable leg's device: new, ours, a copy of another volume's, or refused.
 
-use super::refusals;
+use super::{ours::Ours, refusals, twins};
 use crate::{
     action::{Action, Leg, Update},
     inventory::{Content, Data, Identity, Inventory},
@@ -19,19 +19,6 @@ pub(super) enum Durable<'a> {
     Copy(Ours<'a>),
     /// This volume's.
     Ours(Ours<'a>),
-}
-
-/// A durable leg with a super-disk's superblock.
-pub(super) struct Ours<'a> {
-    pub(super) identity: &'a Identity,
-    pub(super) content: &'a Content,
-    pub(super) superblock: &'a Superblock,
-    /// Where its header lies.
-    pub(super) region: u64,
-    /// What it says of its history; `None` when it says nothing that can be read.
-    pub(super) header: Option<&'a Header>,
-    /// How much of it the filesystem uses; `None` while there is none.
-    pub(super) filesystem: Option<Filesystem>,
 }
 
 /// Looks at nothing but the durable leg, and at what the fast leg remembers of it.
@@ -73,7 +60,7 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
                 refusals::copy_of_another(path, header, spec.copy_of.as_ref()),
             ),
             Some(_) => {
-                super::twins::is_the_one(inventory, &ours, true)?;
+                twins::is_the_one(inventory, &ours, true)?;
                 Ok(Durable::Copy(ours))
             }
             // Nothing but its name says whose it is, and that is not ours.
@@ -86,7 +73,7 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
             )),
         };
     }
-    super::twins::is_the_one(inventory, &ours, false)?;
+    twins::is_the_one(inventory, &ours, false)?;
     Ok(Durable::Ours(ours))
 }
 
@@ -236,7 +223,7 @@ pub(super) fn adopt_copy(
         return Ok(vec![watch]);
     }
     if let Some(array) = inventory.array_of(copy.identity.number) {
-        if super::mirror::is_mounted(inventory, array) {
+        if inventory.mount_of(array).is_some() {
             return Err(refusals::not_ours(
                 &copy.identity.path,
                 "carries another volume, and that is mounted",

@@ -1,9 +1,9 @@
 //! The fast leg: judge it, put it out where it is wrong, make it, start it, give it to the mirror.
 
 use super::{
-    durable::Ours,
     free_name,
-    mirror::{growth, is_resyncing, write},
+    local::{self, is_local},
+    ours::Ours,
     questions, refusals,
     verdict::{Verdict, verdict},
 };
@@ -12,10 +12,10 @@ use crate::{
     inventory::{Content, Disk, Fast, Inventory},
     lineage::{self, Header, Relation},
     md::{Array, ArrayState, Member},
-    model::{DeviceNumber, Node, Refusal, Seen, Use},
+    model::{DeviceNumber, Refusal, Seen},
     proof::{Disposable, Idle},
     size,
-    spec::{STRIPE_PREFIX, Spec},
+    spec::Spec,
     superblock::{Superblock, Uuid},
 };
 
@@ -41,78 +41,6 @@ pub(super) enum Stripe<'a> {
 pub(super) fn stripe_of<'a>(inventory: &'a Inventory, member: &Member) -> Option<&'a Array> {
     let is = |array: &&Array| member.number == Seen::Present(array.number);
     inventory.arrays.iter().find(is)
-}
-
-/// Whether an array is built of our local devices only; one that has lost all of them is not.
-pub(crate) fn is_local(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
-    let chosen = inventory.chosen(spec.local_count);
-    let ours = |member: &Member| {
-        let numbers = chosen.iter().filter_map(|disk| disk.identity.as_ref());
-        numbers
-            .into_iter()
-            .any(|identity| member.number == Seen::Present(identity.number))
-    };
-    let gone = |member: &Member| member.number == Seen::Absent;
-    array.members.iter().any(ours)
-        && array
-            .members
-            .iter()
-            .all(|member| ours(member) || gone(member))
-}
-
-/// Refuses local devices that are too few, or that are not ours to use.
-pub(super) fn is_there(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
-    let chosen = inventory.chosen(spec.local_count);
-    if chosen.len() < spec.local_count {
-        return Err(refusals::local_missing(spec, chosen.len()));
-    }
-    for disk in chosen {
-        let taken = busy(spec, inventory, disk);
-        if let Some(why) = taken.or_else(|| questions::whose(spec, inventory, disk)) {
-            return Err(refusals::local_busy(&disk.path, &why));
-        }
-    }
-    Ok(())
-}
-
-/// What else uses a local device, as the end of a sentence.
-fn busy(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
-    let Seen::Present(Node::Block(device)) = &disk.node else {
-        return Some("is no block device".to_owned());
-    };
-    let durable = inventory.durable.identity.as_ref();
-    if durable.is_some_and(|durable| durable.number == device.number) {
-        return Some("is the durable device".to_owned());
-    }
-    if device.read_only {
-        return Some("is read-only".to_owned());
-    }
-    let mut others = device.uses.iter().filter(|reason| match reason {
-        Use::Holder(name) => {
-            let array = inventory.arrays.iter().find(|array| array.name == *name);
-            !array.is_some_and(|array| may_stop(spec, inventory, array))
-        }
-        Use::Mount(_) | Use::Swap | Use::Partition(_) | Use::IsPartition => true,
-    });
-    others.next().map(ToString::to_string)
-}
-
-/// Whether an array on local devices is ours, is a stripe that its own super-disk has left, or does not even run.
-fn may_stop(spec: &Spec, inventory: &Inventory, array: &Array) -> bool {
-    let chosen = inventory.chosen(spec.local_count);
-    let names = |wanted: &dyn Fn(&str) -> bool| {
-        chosen.iter().any(|disk| match &disk.content {
-            Seen::Present(content) => {
-                matches!(&content.superblock, Seen::Present(found) if wanted(found.short_name()))
-            }
-            Seen::Absent | Seen::Unknown(_) => false,
-        })
-    };
-    let own = spec.volume.stripe_name();
-    let left = array.holders.is_empty() && !super::mirror::is_mounted(inventory, array);
-    let ours =
-        names(&|name| name == own) || (left && names(&|name| name.starts_with(STRIPE_PREFIX)));
-    array.state == ArrayState::Inactive || (ours && is_local(spec, inventory, array))
 }
 
 /// What a running mirror has besides the durable leg.
@@ -149,7 +77,7 @@ pub(super) fn put_out(
     let (member, because) = match leg {
         Leg::Out => return None,
         Leg::Failed(member) => return Some(vec![remove(mirror, member)]),
-        Leg::In(member, _) if is_resyncing(mirror) => (
+        Leg::In(member, _) if mirror.is_resyncing() => (
             member,
             "md is about to copy the fast leg over the durable one",
         ),
@@ -240,7 +168,7 @@ pub(super) fn attach(
     if !limits.is_empty() {
         return Ok(limits);
     }
-    if let Some(kib) = growth(spec, inventory, mirror, stripe.bytes, ours) {
+    if let Some(kib) = ours.growth(spec, inventory, mirror, stripe.bytes) {
         return Ok(vec![Action::GrowMirror {
             array: mirror.name.clone(),
             kib,
@@ -266,7 +194,7 @@ pub(super) fn attach(
     } else {
         header.admitting(fast.stripe)
     };
-    let admit = (admitted != *header).then(|| write(ours, admitted.clone()));
+    let admit = (admitted != *header).then(|| ours.write(admitted.clone()));
     if re_add {
         steps.extend(admit);
         if fast.inside.lineage != Seen::Present(admitted.clone()) {
@@ -328,7 +256,7 @@ fn note_replaced(
         .map(|leg| leg.stripe)
         .collect();
     let next = header.replacing(&replaced);
-    next.map(|header| write(ours, header)).into_iter().collect()
+    next.map(|header| ours.write(header)).into_iter().collect()
 }
 
 /// What the kernel is to wait at most for a local disk: its own 30 s are a read of the database each time. Long enough
@@ -369,7 +297,7 @@ fn keep(
             on: false,
         });
     }
-    if growth(spec, inventory, mirror, stripe.bytes, ours).is_some() {
+    if ours.growth(spec, inventory, mirror, stripe.bytes).is_some() {
         // It joins again once the mirror has grown: md would take the new part for equal on both legs.
         steps.push(Action::Fail {
             array: mirror.name.clone(),
@@ -391,7 +319,7 @@ fn keep(
     );
     if header.fast != fast.stripe {
         let admitted = header.admitting(fast.stripe);
-        steps.push(write(ours, admitted.clone()));
+        steps.push(ours.write(admitted.clone()));
         steps.push(write_fast(stripe, fast, region, admitted));
     } else if !current {
         steps.push(write_fast(stripe, fast, region, header.clone()));
@@ -420,7 +348,7 @@ fn write_fast(stripe: &Array, fast: &Fast, region: u64, header: Header) -> Actio
 
 /// Comes to a stripe of the local devices that runs and that nothing has.
 pub(super) fn prepare<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Stripe<'a>, Refusal> {
-    is_there(spec, inventory)?;
+    local::is_there(spec, inventory)?;
     let chosen = inventory.chosen(spec.local_count);
     if let (Seen::Unknown(why), Some(disk)) = (&inventory.fast, chosen.first()) {
         // Nothing that can be done to the stripe writes there: recreated, it would be found like that again.

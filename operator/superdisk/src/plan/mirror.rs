@@ -1,16 +1,16 @@
 //! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
 
 use super::{
-    durable::Ours, fast, free_name, is_optional, questions, refusals, restored, without_fast_leg,
+    fast, free_name, is_optional, local, ours::Ours, questions, refusals, restored,
+    without_fast_leg,
 };
 use crate::{
-    action::{Action, Decision, Leg, Update},
+    action::{Action, Decision, Update},
     inventory::Inventory,
     lineage::{Header, State},
-    md::{Array, ArrayState, Knob, MAX_READ_ERRORS, SyncAction},
+    md::{Array, ArrayState, Knob, MAX_READ_ERRORS},
     model::{Refusal, Seen},
     proof::Unformatted,
-    size,
     spec::Spec,
     superblock::Uuid,
 };
@@ -100,7 +100,7 @@ fn start(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Result<Vec<Acti
         opened(inventory, header, known)
     });
     let mut steps: Vec<Action> = opened
-        .map(|header| write(ours, header))
+        .map(|header| ours.write(header))
         .into_iter()
         .collect();
     steps.push(Action::StartMirror {
@@ -153,7 +153,7 @@ fn mount_point_is_free(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal
 
 /// Refuses to begin without a fast leg, unless that is asked for: it would be the wrong node.
 fn fast_leg_may_come(spec: &Spec, inventory: &Inventory) -> Result<(), Refusal> {
-    match fast::is_there(spec, inventory) {
+    match local::is_there(spec, inventory) {
         Err(refusal) if is_optional(spec, &refusal) => Ok(()),
         result => result,
     }
@@ -170,12 +170,6 @@ fn durable_member(mirror: &Array, ours: &Ours<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a filesystem of this array is mounted anywhere.
-pub(super) fn is_mounted(inventory: &Inventory, array: &Array) -> bool {
-    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
-    mounts.any(|mount| mount.number == array.number)
-}
-
 /// The mirror runs: everything up to the mount.
 fn open(
     spec: &Spec,
@@ -184,8 +178,7 @@ fn open(
     ours: &Ours<'_>,
     fast: &fast::Leg<'_>,
 ) -> Result<Decision, Refusal> {
-    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
-    if let Some(mount) = mounts.find(|mount| mount.number == mirror.number) {
+    if let Some(mount) = inventory.mount_of(mirror) {
         return Err(refusals::mounted_elsewhere(mirror, &mount.at));
     }
     may_begin(spec, inventory)?;
@@ -196,10 +189,9 @@ fn open(
         ));
     }
     let Some(header) = ours.header else {
-        return Ok(Decision::Do(vec![write(
-            ours,
-            first_header(spec, inventory, ours),
-        )]));
+        return Ok(Decision::Do(vec![
+            ours.write(first_header(spec, inventory, ours)),
+        ]));
     };
     let mut steps = settings(spec, mirror, ours);
     if header.state == State::Creating {
@@ -222,7 +214,7 @@ fn open(
         State::Creating => Some(header.opened(inventory.random, inventory.boot)),
         State::InUse | State::Clean => opened(inventory, header, known),
     };
-    steps.extend(next.map(|header| write(ours, header)));
+    steps.extend(next.map(|header| ours.write(header)));
     steps.push(Action::Mount {
         array: mirror.name.clone(),
         at: spec.mount.clone(),
@@ -239,14 +231,6 @@ fn first_header(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> Header {
         first.next_in(State::Clean)
     } else {
         first
-    }
-}
-
-pub(super) fn write(ours: &Ours<'_>, header: Header) -> Action {
-    Action::WriteLineage {
-        leg: Leg::Durable(ours.identity.clone()),
-        region: ours.region,
-        header,
     }
 }
 
@@ -296,34 +280,4 @@ fn grow_filesystem(
         at: spec.mount.clone(),
         kind: spec.filesystem,
     })
-}
-
-/// How large the mirror could be, where that is more than it is and asked for, and was not tried in vain.
-pub(super) fn growth(
-    spec: &Spec,
-    inventory: &Inventory,
-    mirror: &Array,
-    stripe_bytes: u64,
-    ours: &Ours<'_>,
-) -> Option<u64> {
-    let kib = size::mirror_kib(stripe_bytes, ours.identity.bytes);
-    let idle = mirror.sync == Some(SyncAction::Idle);
-    let wanted = spec.policy.grow && inventory.tried.grow_mirror.is_none();
-    (wanted && idle && kib > mirror.component_kib).then_some(kib)
-}
-
-/// Whether md copies, or is about to copy, between legs that both count as whole.
-pub(super) fn is_resyncing(mirror: &Array) -> bool {
-    match mirror.sync {
-        Some(SyncAction::Resync) => true,
-        Some(
-            SyncAction::Idle
-            | SyncAction::Recover
-            | SyncAction::Check
-            | SyncAction::Repair
-            | SyncAction::Reshape
-            | SyncAction::Frozen,
-        )
-        | None => mirror.unclean,
-    }
 }

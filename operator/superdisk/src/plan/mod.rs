@@ -23,15 +23,17 @@
 
 mod durable;
 mod fast;
+mod local;
 mod lost_header;
 mod mirror;
+mod ours;
 mod questions;
 mod refusals;
 mod restored;
 mod twins;
 mod verdict;
 
-pub(crate) use fast::is_local;
+pub(crate) use local::is_local;
 pub use lost_header::header_by_fast_leg;
 pub(crate) use restored::beyond;
 pub use verdict::{Verdict, verdict};

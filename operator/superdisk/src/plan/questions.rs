@@ -8,21 +8,21 @@
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
 //! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
 //! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE`, `E_PD_HEADER_LOST` |
-//! | Whose is a local device? | [`whose`] | `E_SSD_BUSY` |
+//! | Whose is a local device? | [`local::is_there`] | `E_SSD_BUSY` |
 //! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
 
 use super::{
-    durable::Ours,
-    fast, is_optional, mirror, refusals, restored, twins,
+    is_optional, local,
+    ours::Ours,
+    refusals, restored, twins,
     verdict::{Verdict, verdict},
 };
 use crate::{
     action::Action,
-    inventory::{Content, Disk, Inventory, LegFound},
+    inventory::{Disk, Inventory, LegFound},
     lineage::{self, Header, Relation, State},
     md::Array,
     model::{Refusal, Seen},
-    proof,
     spec::Spec,
     superblock::{Role, Superblock, Uuid},
 };
@@ -51,16 +51,10 @@ pub(super) fn is_served(spec: &Spec, inventory: &Inventory, ours: &Ours<'_>) -> 
     })
 }
 
-/// The array that a leg is now, running or not.
-pub(super) fn array_of<'a>(inventory: &'a Inventory, leg: &LegFound) -> Option<&'a Array> {
-    let mut devices = leg.devices.iter();
-    devices.find_map(|number| inventory.array_of(*number))
-}
-
 /// Whether a leg is in the mirror that the durable leg is in: md found them to agree then.
 pub(super) fn is_in_mirror(inventory: &Inventory, leg: &LegFound, ours: &Ours<'_>) -> bool {
     let mirror = inventory.array_of(ours.identity.number);
-    let stripe = array_of(inventory, leg);
+    let stripe = inventory.array_on(leg);
     mirror.zip(stripe).is_some_and(|(mirror, stripe)| {
         let member = mirror.member(stripe.number);
         mirror.state.is_running() && member.is_some_and(|member| !member.flags.faulty)
@@ -100,7 +94,7 @@ pub(super) fn is_not_ahead(
         return Ok(());
     };
     // Without its local devices it would not be started anyway, and they may only be late.
-    match fast::is_there(spec, inventory) {
+    match local::is_there(spec, inventory) {
         Err(refusal) if !is_optional(spec, &refusal) => Err(refusal),
         Ok(()) | Err(_) => Err(refusals::fast_cannot_be_judged(path, &why)),
     }
@@ -258,95 +252,6 @@ pub(super) fn was_out_at_the_end(durable: &Header, superblock: &Superblock) -> b
     durable.fast != Uuid::default() && !in_it
 }
 
-/// Whose a local device is, when it is not ours to take: the end of a sentence.
-pub(super) fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
-    if let Some(model) = disk.model.as_deref().filter(|model| is_network(model)) {
-        return Some(format!("is a network disk ({model})"));
-    }
-    let content = match &disk.content {
-        Seen::Present(content) => content,
-        // It is not taken either: that is for the proof to say, once the durable leg serves.
-        Seen::Absent | Seen::Unknown(_) => return None,
-    };
-    if let Some(what) = not_a_fast_leg(content) {
-        return Some(what);
-    }
-    let number = disk.identity.as_ref()?.number;
-    let own = spec.volume.stripe_name();
-    let mut legs = inventory.legs.iter();
-    let leg = legs.find(|leg| leg.devices.contains(&number))?;
-    if leg.name == own {
-        return None;
-    }
-    match &leg.inside {
-        Seen::Present(inside) => took_writes_alone(inside).then(|| {
-            "holds the fast leg of another volume, which took writes that its network disk does not have"
-                .to_owned()
-        }),
-        Seen::Absent | Seen::Unknown(_) if is_replaced(inventory, leg) => None,
-        Seen::Absent | Seen::Unknown(_) => Some(format!(
-            "holds a part of the fast leg of another volume, of which it cannot be said whether its network disk \
-             has it all ({} of {} devices are there)",
-            leg.devices.len(),
-            leg.wanted
-        )),
-    }
-}
-
-/// Whether the volume that has left a fast leg says so itself, on the leg that it has now: other parts of the one that was
-/// left have been taken, so what is here is nothing that anybody could still read.
-fn is_replaced(inventory: &Inventory, left: &LegFound) -> bool {
-    let mut legs = inventory.legs.iter();
-    legs.any(|leg| match &leg.inside {
-        Seen::Present(inside) => matches!(
-            &inside.lineage,
-            Seen::Present(header) if header.fast == leg.stripe && header.replaced.contains(&left.stripe)
-        ),
-        Seen::Absent | Seen::Unknown(_) => false,
-    })
-}
-
-fn not_a_fast_leg(content: &Content) -> Option<String> {
-    match &content.superblock {
-        Seen::Present(found) if found.level == 1 => Some(format!(
-            "carries the mirror {}, which may be the only copy of its data",
-            found.name
-        )),
-        Seen::Present(found) if !proof::is_fast_leg(found) => {
-            Some(format!("carries the array {}", found.name))
-        }
-        Seen::Unknown(why) => Some(format!("has a damaged md superblock: {why}")),
-        Seen::Present(_) => None,
-        Seen::Absent => content
-            .foreign
-            .map(|signature| format!("holds {signature}")),
-    }
-}
-
-/// Whether a fast leg says of itself that its mirror went on without a durable leg.
-fn took_writes_alone(inside: &Content) -> bool {
-    match &inside.superblock {
-        Seen::Present(found) => {
-            let whole = found.recovery_offset.is_none() && found.role() == Role::Slot(1);
-            whole && !found.roles.contains(&Role::Slot(0))
-        }
-        Seen::Absent | Seen::Unknown(_) => false,
-    }
-}
-
-/// How clouds call network disks that look like local NVMe.
-const NETWORK_DISKS: [&str; 4] = [
-    "nvme_card-pd",
-    "PersistentDisk",
-    "Amazon Elastic Block Store",
-    "MSFT NVMe Accelerator",
-];
-
-fn is_network(model: &str) -> bool {
-    let model = model.trim();
-    NETWORK_DISKS.iter().any(|known| model.starts_with(known))
-}
-
 /// A mirror of this volume that runs without the durable leg, and whether a filesystem of it is mounted.
 pub(super) fn without_durable<'a>(
     spec: &Spec,
@@ -361,7 +266,7 @@ pub(super) fn without_durable<'a>(
         Seen::Absent | Seen::Unknown(_) => None,
     };
     let lone = inventory.legs.iter().find_map(|leg| {
-        let stripe = array_of(inventory, leg)?;
+        let stripe = inventory.array_on(leg)?;
         let array = inventory.array_of(stripe.number)?;
         let same = match &leg.inside {
             Seen::Present(inside) => match &inside.superblock {
@@ -376,5 +281,5 @@ pub(super) fn without_durable<'a>(
             && !twins::stands_on_one(inventory, array);
         (ours && without && array.member(number).is_none()).then_some(array)
     })?;
-    Some((lone, mirror::is_mounted(inventory, lone)))
+    Some((lone, inventory.mount_of(lone).is_some()))
 }

@@ -5,7 +5,7 @@
 //! durable leg's generation is the snapshot's or an older one; forgetting begins a later generation, and so happens
 //! once. One write is all it takes, so a kill leaves it done or not done.
 
-use super::durable::Ours;
+use super::ours::Ours;
 use crate::{
     action::{Action, Leg},
     inventory::Inventory,

@@ -1,6 +1,6 @@
 //! Other devices with the durable leg's superblock: what it was copied from, or copies of it. Pure.
 
-use super::{durable::Ours, questions::array_of, refusals};
+use super::{ours::Ours, refusals};
 use crate::{
     inventory::{Inventory, LegFound, Twin},
     md::Array,
@@ -58,7 +58,7 @@ pub(super) fn stands_on_one(inventory: &Inventory, mirror: &Array) -> bool {
 
 /// Whether a leg is in the mirror of a twin: what it has, that one has too.
 pub(super) fn has(inventory: &Inventory, leg: &LegFound) -> bool {
-    let stripe = array_of(inventory, leg);
+    let stripe = inventory.array_on(leg);
     let mirror = stripe.and_then(|stripe| inventory.array_of(stripe.number));
     mirror.is_some_and(|mirror| stands_on_one(inventory, mirror))
 }

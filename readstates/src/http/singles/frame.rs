@@ -19,9 +19,9 @@ use readstates_api::{Id, headers};
 use crate::{
     http::{
         forward::RESPONSE_HEADERS,
-        owner::Target,
         reply::{self, Body},
         selection::Selection,
+        target::Target,
     },
     operation::Operation,
 };

@@ -12,11 +12,11 @@ use readstates_ring::Slot;
 use tokio::time::Instant;
 
 use super::{
-    Came, MEDIA_TYPE, PATH, Singles, To, Waiting,
+    Came, MEDIA_TYPE, Singles, To, Waiting,
     frame::{self, Answered},
 };
 use crate::{
-    http::{forward, reply::Body},
+    http::{forward, reply::Body, route::SINGLES},
     ownership::Ownership,
     store::chain,
 };
@@ -110,7 +110,7 @@ impl Frame {
         let request = self
             .singles
             .client
-            .post(format!("{}{PATH}", first.at))
+            .post(format!("{}{SINGLES}", first.at))
             .header(headers::FORWARDED, self.singles.me.clone())
             .header(header::CONTENT_TYPE, MEDIA_TYPE)
             .timeout(longest)

@@ -8,9 +8,9 @@ use readstates_api::Id;
 use super::frame::{encode, encode_answer, encode_request, parse, take_answer};
 use crate::{
     http::{
-        owner::Target,
         reply::{self, Body},
         selection::Selection,
+        target::Target,
     },
     operation::Operation,
 };
