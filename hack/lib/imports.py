@@ -164,7 +164,7 @@ def main(root, settings):
         if not (root / folder).is_dir():
             raise SystemExit(f"failed to look into {folder}: there is no such folder")
         files = list(sources(root / folder))
-        modules, found = edges(files, is_crate=folder.endswith("/src"))
+        modules, found = edges(files, is_crate=Path(folder).name == "src")
         for problem in [*problems(modules, found, order, back), *effects(files, pure)]:
             print(f"{folder}: {problem}")
             wrong += 1
