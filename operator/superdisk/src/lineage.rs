@@ -43,8 +43,8 @@ pub struct Header {
     /// The snapshot that is taken of the durable leg in this generation. On a disk that nothing has in use it says that
     /// the disk is that snapshot's, or that the power went while it was taken.
     pub snapshot: Option<SnapshotId>,
-    /// Stripes whose devices this volume has taken for another stripe, oldest first, at most [`Header::MAX_REPLACED`]: a
-    /// part of one that comes back holds nothing that anybody could still read.
+    /// Stripes whose devices this volume has taken for another stripe, oldest first, at most [`Header::MAX_REPLACED`]. A
+    /// part of one that comes back is useless: the rest of the stripe is gone.
     pub replaced: Vec<Uuid>,
 }
 
@@ -194,13 +194,20 @@ impl Header {
         self.unmarked().unmarked()
     }
 
-    /// The next header, with this stripe admitted as the fast leg.
+    /// The next header, with this stripe admitted as the fast leg. A stripe that was to be replaced, and was not, is not
+    /// listed as replaced any more.
     #[must_use]
     pub fn admitting(&self, fast: Uuid) -> Self {
-        Self {
-            fast,
-            ..self.next()
-        }
+        let mut next = self.next();
+        next.replaced.retain(|stripe| *stripe != fast);
+        next.fast = fast;
+        next
+    }
+
+    /// Whether this stripe is the fast leg, and nothing else is said of it.
+    #[must_use]
+    pub fn admits(&self, fast: Uuid) -> bool {
+        self.fast == fast && !self.replaced.contains(&fast)
     }
 
     /// The next header, before devices of these stripes are taken for another stripe; `None` when it knows them all.

@@ -139,8 +139,7 @@ fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<ResolveStep, Refusal>
     let Some((stripe, mirror)) = stripe.zip(mirror) else {
         return start(spec, inventory, stripe);
     };
-    let mut mounts = inventory.mounts.iter().chain(&inventory.node_mounts);
-    if mounts.any(|mount| mount.number == mirror.number) {
+    if inventory.mount_of(mirror).is_some() {
         return Ok(ResolveStep::Done);
     }
     let number = inventory.durable.identity.as_ref().map(|one| one.number);

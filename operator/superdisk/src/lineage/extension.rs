@@ -176,6 +176,16 @@ mod tests {
     }
 
     #[test]
+    fn a_stripe_that_was_to_be_replaced_and_is_in_use_again_is_not_listed() {
+        let own = header().fast;
+        let header = header().replacing(&[Uuid([1; 16]), own]).unwrap();
+        assert!(!header.admits(own));
+        let again = header.admitting(own);
+        assert!(again.admits(own));
+        assert_eq!(again.replaced, [Uuid([1; 16])]);
+    }
+
+    #[test]
     fn an_earlier_release_reads_the_same_header_without_the_replaced_stripes() {
         let header = replacing(2);
         let mut bytes = region(&header);

@@ -189,7 +189,7 @@ pub(super) fn attach(
         Verdict::Ahead(how) => return Err(refusals::fast_is_ahead(&ours.identity.path, &how)),
     };
     let mut steps = Vec::new();
-    let admitted = if header.fast == fast.stripe {
+    let admitted = if header.admits(fast.stripe) {
         header.clone()
     } else {
         header.admitting(fast.stripe)
@@ -237,8 +237,8 @@ pub(super) fn attach(
     Ok(steps)
 }
 
-/// Writes down, before devices are taken for a stripe, which stripes they were parts of: whoever finds another part of one
-/// of those knows then that the rest is gone.
+/// Writes down, before devices are taken for a stripe, which stripes they were parts of. When another part of such a stripe
+/// is found later, this tells that the rest is gone.
 fn note_replaced(
     inventory: &Inventory,
     ours: &Ours<'_>,
@@ -317,7 +317,7 @@ fn keep(
         &fast.inside.lineage,
         Seen::Present(known) if known.point.session == header.point.session && known.fast == fast.stripe
     );
-    if header.fast != fast.stripe {
+    if !header.admits(fast.stripe) {
         let admitted = header.admitting(fast.stripe);
         steps.push(ours.write(admitted.clone()));
         steps.push(write_fast(stripe, fast, region, admitted));

@@ -117,8 +117,8 @@ fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
     }
 }
 
-/// Whether the volume that has left a fast leg says so itself, on the leg that it has now: other parts of the one that was
-/// left have been taken, so what is here is nothing that anybody could still read.
+/// Whether a volume lists this stripe as replaced, in the header on its present fast leg: the rest of the stripe is gone,
+/// so the part that is here is useless.
 fn is_replaced(inventory: &Inventory, left: &LegFound) -> bool {
     let mut legs = inventory.legs.iter();
     legs.any(|leg| match &leg.inside {

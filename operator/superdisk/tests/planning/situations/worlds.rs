@@ -191,6 +191,17 @@ pub(super) fn lost_cache() -> World {
 
 /// Another volume's fast leg, which went on without its network disk, on local devices that this volume could have.
 pub(super) fn others_leg(lost: bool) -> World {
+    let (_, mut world) = of_another();
+    if lost {
+        world.lose_durable();
+        world.write(3, 6);
+    }
+    world.power_cut();
+    without_its_network_disk(world)
+}
+
+/// Another volume's super-disk, whole.
+fn of_another() -> (Spec, World) {
     let spec = Spec {
         volume: "pvc-9".parse().unwrap(),
         ..spec()
@@ -198,11 +209,11 @@ pub(super) fn others_leg(lost: bool) -> World {
     let mut world = World::blank();
     run(&spec, &mut world);
     world.settle();
-    if lost {
-        world.lose_durable();
-        world.write(3, 6);
-    }
-    world.power_cut();
+    (spec, world)
+}
+
+/// The network disk is attached elsewhere now, and this volume's is here.
+fn without_its_network_disk(mut world: World) -> World {
     let disk = world.disks.remove(DURABLE).unwrap();
     world.plug(DURABLE, "data", disk.size);
     world
@@ -211,13 +222,7 @@ pub(super) fn others_leg(lost: bool) -> World {
 /// Another volume has left its fast leg for one on another disk, which is in use. The disk that it had lost is back, as a
 /// part of the leg that was left.
 pub(super) fn others_leg_was_replaced() -> World {
-    let spec = Spec {
-        volume: "pvc-9".parse().unwrap(),
-        ..spec()
-    };
-    let mut world = World::blank();
-    run(&spec, &mut world);
-    world.settle();
+    let (spec, mut world) = of_another();
     world.mark_clean();
     world.power_cut();
     let lost = world.disks.remove("nvme1n1").unwrap();
@@ -230,9 +235,7 @@ pub(super) fn others_leg_was_replaced() -> World {
     }
     world.disks.insert("nvme1n1".to_owned(), lost);
     world.plug("nvme3n1", "local-3", 256 * MIB);
-    let disk = world.disks.remove(DURABLE).unwrap();
-    world.plug(DURABLE, "data", disk.size);
-    world
+    without_its_network_disk(world)
 }
 
 pub(super) fn change_durable(change: impl FnOnce(&mut crate::bytes::Sb)) -> World {
