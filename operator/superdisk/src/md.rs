@@ -8,6 +8,7 @@ pub mod read;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use strum::VariantArray;
 
 use crate::model::{DeviceNumber, Seen};
 
@@ -186,7 +187,7 @@ pub struct Member {
 }
 
 /// A setting that does not outlast the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, VariantArray)]
 pub enum Knob {
     /// Mended reads in an hour before a member is thrown out. It counts for all local devices together.
     MaxReadErrors,
@@ -201,15 +202,6 @@ pub enum Knob {
 }
 
 impl Knob {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::MaxReadErrors,
-        Self::SyncSpeedMin,
-        Self::SyncSpeedMax,
-        Self::Backlog,
-        Self::Rotational,
-    ];
-
     /// Its file below `/sys/block/NAME`.
     #[must_use]
     pub fn file(self) -> &'static str {

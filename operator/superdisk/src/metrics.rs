@@ -3,6 +3,7 @@
 //! Names and labels never change; the device names, which do, are not among them.
 
 use readstates_metrics::{Labels, Text};
+use strum::{VariantArray, VariantNames};
 
 use crate::{
     heal::{
@@ -50,7 +51,7 @@ fn state(page: &mut Page, report: &Report) {
         "superdisk_state",
         "1 for the condition the super-disk is in, 0 for the others.",
     );
-    for word in Condition::WORDS {
+    for &word in Condition::VARIANTS {
         page.value(
             &[("state", word)],
             u64::from(word == report.condition.word()),
@@ -68,7 +69,7 @@ fn state(page: &mut Page, report: &Report) {
         "superdisk_waiting_on",
         "1 for what the repair of the fast leg waits for.",
     );
-    for word in WaitingOn::WORDS {
+    for &word in WaitingOn::VARIANTS {
         page.value(&[("on", word)], u64::from(waiting == Some(word)));
     }
     page.gauge(
@@ -95,7 +96,7 @@ fn state(page: &mut Page, report: &Report) {
         "1 for the code with which it is not assembled.",
     );
     let refused = report.refusal.as_ref().map(|refusal| refusal.code.as_str());
-    for code in Code::ALL {
+    for code in Code::VARIANTS {
         let is = refused == Some(code.as_str());
         page.value(&[("code", code.as_str())], u64::from(is));
     }

@@ -4,7 +4,8 @@
 
 use std::{fmt, path::PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use strum::{IntoStaticStr, VariantArray};
 
 /// What a caller wants to know about a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,75 +179,56 @@ impl fmt::Display for Refusal {
 }
 
 /// Stable codes of refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 pub enum Code {
     /// The kernel cannot be used.
-    #[serde(rename = "E_KERNEL")]
+    #[strum(serialize = "E_KERNEL")]
     Kernel,
     /// The kernel has no raid1.
-    #[serde(rename = "E_NO_RAID1")]
+    #[strum(serialize = "E_NO_RAID1")]
     NoRaid1,
     /// The durable leg's device is not there.
-    #[serde(rename = "E_PD_LOST")]
+    #[strum(serialize = "E_PD_LOST")]
     PdLost,
     /// The durable leg's device holds something that is not ours.
-    #[serde(rename = "E_PD_FOREIGN")]
+    #[strum(serialize = "E_PD_FOREIGN")]
     PdForeign,
     /// The durable leg carries an array that is no super-disk's.
-    #[serde(rename = "E_PD_NOT_OURS")]
+    #[strum(serialize = "E_PD_NOT_OURS")]
     PdNotOurs,
     /// The durable leg is blank and was not.
-    #[serde(rename = "E_PD_UNEXPECTEDLY_BLANK")]
+    #[strum(serialize = "E_PD_UNEXPECTEDLY_BLANK")]
     PdUnexpectedlyBlank,
     /// The durable leg was being rebuilt itself.
-    #[serde(rename = "E_PD_NOT_INSYNC")]
+    #[strum(serialize = "E_PD_NOT_INSYNC")]
     PdNotInSync,
     /// The durable leg is in use on another node.
-    #[serde(rename = "E_PD_IN_USE")]
+    #[strum(serialize = "E_PD_IN_USE")]
     PdInUse,
     /// The durable leg's header cannot be read, so that it cannot be told whether another node uses it.
-    #[serde(rename = "E_PD_HEADER_LOST")]
+    #[strum(serialize = "E_PD_HEADER_LOST")]
     PdHeaderLost,
     /// The host has written to the durable leg, from a fast leg of another history.
-    #[serde(rename = "E_PD_OVERWRITTEN")]
+    #[strum(serialize = "E_PD_OVERWRITTEN")]
     PdOverwritten,
     /// Two devices carry the durable leg's superblock.
-    #[serde(rename = "E_DUPLICATE_UUID")]
+    #[strum(serialize = "E_DUPLICATE_UUID")]
     DuplicateUuid,
     /// The fast leg may hold acknowledged writes that the durable leg has not.
-    #[serde(rename = "E_SSD_AHEAD")]
+    #[strum(serialize = "E_SSD_AHEAD")]
     SsdAhead,
     /// The durable leg was formatted, and its filesystem is not there.
-    #[serde(rename = "E_NO_FS")]
+    #[strum(serialize = "E_NO_FS")]
     NoFilesystem,
     /// There are too few local devices.
-    #[serde(rename = "E_SSD_MISSING")]
+    #[strum(serialize = "E_SSD_MISSING")]
     SsdMissing,
     /// A local device is in use.
-    #[serde(rename = "E_SSD_BUSY")]
+    #[strum(serialize = "E_SSD_BUSY")]
     SsdBusy,
 }
 
 impl Code {
-    /// All of them, for metrics that say 0.
-    pub const ALL: [Self; 15] = [
-        Self::Kernel,
-        Self::NoRaid1,
-        Self::PdLost,
-        Self::PdForeign,
-        Self::PdNotOurs,
-        Self::PdUnexpectedlyBlank,
-        Self::PdNotInSync,
-        Self::PdInUse,
-        Self::PdHeaderLost,
-        Self::PdOverwritten,
-        Self::DuplicateUuid,
-        Self::SsdAhead,
-        Self::NoFilesystem,
-        Self::SsdMissing,
-        Self::SsdBusy,
-    ];
-
     /// Whether `resolve` may be the answer: the data of one leg is then given up, its copying goes on, or a header that
     /// cannot be read is written anew.
     #[must_use]
@@ -260,28 +242,18 @@ impl Code {
     /// The code as programs read it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Kernel => "E_KERNEL",
-            Self::NoRaid1 => "E_NO_RAID1",
-            Self::PdLost => "E_PD_LOST",
-            Self::PdForeign => "E_PD_FOREIGN",
-            Self::PdNotOurs => "E_PD_NOT_OURS",
-            Self::PdUnexpectedlyBlank => "E_PD_UNEXPECTEDLY_BLANK",
-            Self::PdNotInSync => "E_PD_NOT_INSYNC",
-            Self::PdInUse => "E_PD_IN_USE",
-            Self::PdHeaderLost => "E_PD_HEADER_LOST",
-            Self::PdOverwritten => "E_PD_OVERWRITTEN",
-            Self::DuplicateUuid => "E_DUPLICATE_UUID",
-            Self::SsdAhead => "E_SSD_AHEAD",
-            Self::NoFilesystem => "E_NO_FS",
-            Self::SsdMissing => "E_SSD_MISSING",
-            Self::SsdBusy => "E_SSD_BUSY",
-        }
+        self.into()
     }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use strum::EnumCount;
+
 /// The end of every name; `internal` is reserved for private use.
 const SUFFIX: &str = ".readstates.internal";
 /// The longest name of a cluster: with role and suffix it stays below the 253 bytes of a DNS name.
@@ -10,7 +12,7 @@ const MAX_CLUSTER_LENGTH: usize = 200;
 const MAX_LABEL_LENGTH: usize = 63;
 
 /// What a process is in its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, EnumCount)]
 pub enum Role {
     /// A cache process that may own slots.
     Member,
@@ -22,7 +24,7 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 3] = [Self::Member, Self::Operator, Self::Agent];
+    pub const ALL: [Self; Self::COUNT] = [Self::Member, Self::Operator, Self::Agent];
 
     /// The role in lower case: the first label of the DNS name.
     #[must_use]

@@ -10,9 +10,10 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
+use strum::EnumCount;
 
 /// What is going on around the load, as the test that causes it says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumCount)]
 #[repr(u8)]
 pub enum Phase {
     /// Nothing has happened yet.
@@ -25,7 +26,7 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, in order.
-    pub const ALL: [Self; 3] = [Self::Before, Self::During, Self::After];
+    pub const ALL: [Self; Self::COUNT] = [Self::Before, Self::During, Self::After];
 }
 
 /// What a worker does.

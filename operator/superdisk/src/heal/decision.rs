@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::memory::Seconds;
 use crate::{lineage::BrokenSlots, md::Knob};
@@ -19,8 +20,9 @@ pub struct Decision {
 }
 
 /// How the super-disk is, in one of six words and what goes with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, Serialize, VariantNames)]
 #[serde(tag = "is", rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Condition {
     /// No array of ours runs.
     NotAssembled,
@@ -48,25 +50,8 @@ impl Condition {
     /// The word alone, for labels.
     #[must_use]
     pub fn word(&self) -> &'static str {
-        match self {
-            Self::NotAssembled => "not-assembled",
-            Self::DurableLost { .. } => "durable-lost",
-            Self::WrongWay => "wrong-way",
-            Self::Healthy => "healthy",
-            Self::Rebuilding => "rebuilding",
-            Self::FastLost { .. } => "fast-lost",
-        }
+        self.into()
     }
-
-    /// All words, so that a metric can say 0 for those that are not.
-    pub const WORDS: [&'static str; 6] = [
-        "not-assembled",
-        "durable-lost",
-        "wrong-way",
-        "healthy",
-        "rebuilding",
-        "fast-lost",
-    ];
 }
 
 /// What is wrong with a durable leg.
@@ -101,8 +86,9 @@ impl fmt::Display for DurableLoss {
 }
 
 /// Why the fast leg is not being repaired at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, Serialize, VariantNames)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum WaitingOn {
     /// Nothing: the next step is under way.
     Step,
@@ -128,23 +114,8 @@ impl WaitingOn {
     /// The word alone, for labels.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::LocalDevices { .. } => "local-devices",
-            Self::Pause(_) => "pause",
-            Self::DurableUnreadable { .. } => "durable-unreadable",
-            Self::GivenUp(_) => "given-up",
-        }
+        self.into()
     }
-
-    /// All words, so that a metric can say 0 for those that are not.
-    pub const WORDS: [&'static str; 5] = [
-        "step",
-        "local-devices",
-        "pause",
-        "durable-unreadable",
-        "given-up",
-    ];
 }
 
 /// Something worth saying that is not the condition.

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use strum::VariantArray;
+
 use super::{Array, ArrayState, Flags, Knob, Member, SyncAction};
 use crate::{
     model::{DeviceNumber, Seen},
@@ -162,9 +164,9 @@ fn knobs(folder: &Path) -> Vec<(Knob, u64)> {
         let text = sysfs::read(&folder.join(knob.file())).ok()?;
         text.split_whitespace().next()?.parse().ok()
     };
-    Knob::ALL
-        .into_iter()
-        .filter_map(|knob| Some((knob, value(knob)?)))
+    Knob::VARIANTS
+        .iter()
+        .filter_map(|&knob| Some((knob, value(knob)?)))
         .collect()
 }
 

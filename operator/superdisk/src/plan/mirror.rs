@@ -1,5 +1,7 @@
 //! The mirror of a durable leg that is ours: start it, open it, mount it; then see to the fast leg.
 
+use strum::VariantArray;
+
 use super::{
     fast, free_name, is_optional, local, ours::Ours, questions, refusals, restored,
     without_fast_leg,
@@ -247,7 +249,7 @@ fn settings(spec: &Spec, mirror: &Array, ours: &Ours<'_>) -> Vec<Action> {
             on: true,
         });
     }
-    for knob in Knob::ALL {
+    for &knob in Knob::VARIANTS {
         let value = match knob {
             Knob::MaxReadErrors => MAX_READ_ERRORS,
             Knob::SyncSpeedMin => spec.policy.rebuild_min_kib,
