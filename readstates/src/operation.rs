@@ -1,9 +1,11 @@
 //! What can be asked of a member, and at which of its ports: what requests are routed, limited and counted by. Pure.
 
 use readstates_api::Id;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// Where a request came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Port {
     /// Clients.
     Api,
@@ -16,16 +18,9 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Admin, Self::Members, Self::Watch];
-
     /// As a metric label.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Api => "api",
-            Self::Admin => "admin",
-            Self::Members => "members",
-            Self::Watch => "watch",
-        }
+        self.into()
     }
 }
 

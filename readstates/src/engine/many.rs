@@ -78,8 +78,8 @@ impl Engine {
         let (mut applied, mut ignored, mut reads, mut refusals) = (0, 0, 0, 0);
         let start = results.len();
         let end = operations.len().min(start + TURN);
-        // Stays where the load of a user tells nothing by the deadline.
-        results.resize_with(end, || Err(LoadError::StoreAway.into()));
+        // Each is told below, or by `change_cold`.
+        results.resize_with(end, || Err(NotDone::Unknown));
         let Cold { users, places } = cold;
         let each = |index: usize, done: Option<Result<<M::One as Single>::Seen, Refused>>| {
             results[index] = match done {
@@ -124,6 +124,10 @@ impl Engine {
         results: &mut [Done<M::One>],
     ) {
         self.metrics.misses.increment(cold.len() as u64);
+        for &place in cold {
+            // Stays where the load of a user tells nothing by the deadline.
+            results[place as usize] = Err(LoadError::StoreAway.into());
+        }
         let deadline = Instant::now() + self.loader.patience(touch);
         let (group, mut outcomes) = Group::new();
         let window = self.loader.window(touch);

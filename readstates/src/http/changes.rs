@@ -10,9 +10,10 @@ use readstates_api::{
 use tokio::time::Instant;
 
 use super::{
-    App, deadline, json, mentions,
+    App,
+    asked::{Asked, no_read_state},
+    checked_mention, json,
     problem::Refusal,
-    read_states::{Asked, no_read_state},
     reply::{self, Answer},
     schemas::{OfChannel, OfUser, Refused, VersionMoved},
 };
@@ -227,7 +228,7 @@ pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Ans
         return Ok(response);
     };
     // Half of it: the answer has to arrive, too.
-    let within = deadline::left(asked.head, 2 * WRITTEN_WITHIN) / 2;
+    let within = asked.head.time_left(2 * WRITTEN_WITHIN) / 2;
     // When too many wait, the answer comes at once and the client asks again.
     if let Some(_place) = Permit::take(&app.gates.deletions, 1)
         && app.engine.is_written(change, Instant::now() + within).await
@@ -244,7 +245,7 @@ pub(super) async fn written(app: &App, asked: &Asked<'_>, answer: Answer) -> Ans
 
 /// A mention of one user, as `POST /v1/mentions` with `If-Match` has it.
 pub(super) async fn mention(app: &App, asked: &Asked<'_>) -> Answer {
-    let operation = mentions::checked(asked.json()?)?.0.operation();
+    let operation = checked_mention::checked(asked.json()?)?.0.operation();
     let view = |_: BlockRef<'_>, outcomes: &[Outcome]| outcomes.contains(&Outcome::Applied);
     let applied = change(app, asked, &[operation], Touch::Mention, view).await?;
     reply::value(&MentionsAnswer {

@@ -10,7 +10,6 @@ use readstates_api::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    head::Head,
     problem::{Refusal, UNKNOWN},
     reply::Answer,
 };
@@ -52,7 +51,7 @@ impl Deadline {
         }
     }
 
-    fn left(&self) -> Duration {
+    pub(super) fn left(&self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 
@@ -79,12 +78,6 @@ impl Deadline {
             Problem::new(ProblemType::OutcomeUnknown, detail).into()
         }
     }
-}
-
-/// For how long another member may be waited for, at most `most`.
-pub(super) fn left(head: &Head, most: Duration) -> Duration {
-    head.deadline
-        .map_or(most, |deadline| deadline.left().min(most))
 }
 
 fn malformed(value: &http::HeaderValue) -> Refusal {

@@ -14,6 +14,7 @@ use readstates_api::{Problem, ProblemType, headers};
 
 use super::{
     Body, UNKNOWN,
+    passed::{Passed, too_many},
     singles::{Came, Single, Singles},
     target::Target,
 };
@@ -54,20 +55,6 @@ pub struct Forwarder {
     singles: Arc<Singles>,
     /// What it shows them, if it does.
     tls: Option<MembersTls>,
-}
-
-/// A request to pass on.
-#[derive(Debug)]
-pub(crate) struct Passed<'a> {
-    /// Where the member takes it: a URL without a slash at the end.
-    pub(crate) at: Arc<str>,
-    pub(crate) method: &'a Method,
-    pub(crate) path_and_query: &'a str,
-    /// All that are passed on, but for those that are about the way itself.
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) body: Bytes,
-    /// How long the answer is waited for, which the owner is told.
-    pub(crate) timeout: Duration,
 }
 
 impl Forwarder {
@@ -221,15 +208,6 @@ pub(super) fn kept(headers: &HeaderMap) -> (HeaderMap, u64) {
         }
     }
     (kept, ring.unwrap_or(0))
-}
-
-/// The refusal when the most requests that a member is sent at once are under way.
-pub(super) fn too_many(member: &Peer) -> Problem {
-    let detail = format!(
-        "too many requests are under way to {}; try again later",
-        member.name
-    );
-    Problem::new(ProblemType::Overloaded, detail)
 }
 
 /// Where a member takes requests that others forward.

@@ -6,6 +6,7 @@ use std::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
@@ -67,6 +68,12 @@ impl Deref for Head {
 }
 
 impl Head {
+    /// For how long another member may be waited for, at most `most`.
+    pub(super) fn time_left(&self, most: Duration) -> Duration {
+        self.deadline
+            .map_or(most, |deadline| deadline.left().min(most))
+    }
+
     pub(super) fn new(parts: Parts, deadline: Option<Deadline>) -> Self {
         let given = parts.headers.get(REQUEST_ID).filter(|id| is_an_id(id));
         let id = given.cloned().map_or_else(OnceLock::new, OnceLock::from);

@@ -9,26 +9,26 @@ use bytes::Bytes;
 use futures::future::{join, join_all};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Incoming;
-use readstates_api::{
-    FailedUser, Id, MAX_MENTIONED_USERS, MentionsAnswer, MentionsRequest, Problem, ProblemType,
-};
+use readstates_api::{FailedUser, Id, MentionsAnswer, MentionsRequest, Problem, ProblemType};
 
 use super::{
     App,
+    asked::Asked,
     body::{self, Arrived},
-    deadline,
+    checked_mention::{Mention, checked},
     fan_out::{self, Part, Passes, Split},
-    forward::{self, PART_TIMEOUT, Passed},
+    forward::{self, PART_TIMEOUT},
     head::Head,
-    owner, precondition,
+    owner,
+    passed::Passed,
+    precondition,
     problem::{Refusal, problem_type},
-    read_states::Asked,
     reply::{self, Answer},
     selection::Selection,
     target::Target,
 };
 use crate::{
-    block::{Operation as Change, Outcome, Precondition},
+    block::{Outcome, Precondition},
     cache::{Made, OfUser, Touch},
     engine::NotDone,
     operation::{Class, Operation},
@@ -132,7 +132,7 @@ async fn round(
         others.clear();
     }
     let here = apply(app, mention, mine, passes);
-    let timeout = deadline::left(head, PART_TIMEOUT);
+    let timeout = head.time_left(PART_TIMEOUT);
     let there = others
         .into_iter()
         .map(|part| pass(app, head, mention, part, timeout));
@@ -143,65 +143,6 @@ async fn round(
         waiting.extend(moved);
     }
     Ok(waiting)
-}
-
-/// A mention that is in range, without its users.
-pub(super) struct Mention {
-    channel: Id,
-    message: Id,
-    count: u32,
-}
-
-impl Mention {
-    /// What is done for each of them.
-    pub(super) fn operation(&self) -> Change {
-        Change::Mention {
-            channel: self.channel.get(),
-            message: self.message.get(),
-            count: self.count,
-        }
-    }
-}
-
-/// The mention, and its users, sorted and each there once.
-pub(super) fn checked(request: MentionsRequest) -> Result<(Mention, Vec<Id>), Refusal> {
-    let MentionsRequest {
-        channel_id,
-        message_id,
-        mut user_ids,
-        count,
-    } = request;
-    let most = MAX_MENTIONED_USERS;
-    if user_ids.is_empty() {
-        let detail = format!("user_ids is empty; give 1 to {most} users");
-        return Err(Problem::new(ProblemType::BadValue, detail)
-            .at("/user_ids")
-            .into());
-    }
-    if user_ids.len() > most {
-        let detail = format!(
-            "{} users; send at most {most} in one request",
-            user_ids.len()
-        );
-        return Err(Problem::new(ProblemType::TooManyItems, detail)
-            .at("/user_ids")
-            .into());
-    }
-    let count = count.unwrap_or(1);
-    if count == 0 {
-        let detail = "count is 0; give at least 1";
-        return Err(Problem::new(ProblemType::BadValue, detail)
-            .at("/count")
-            .into());
-    }
-    user_ids.sort_unstable();
-    user_ids.dedup();
-    let mention = Mention {
-        channel: channel_id,
-        message: message_id,
-        count,
-    };
-    Ok((mention, user_ids))
 }
 
 /// Applies a mention to users of this member; returns also the users who are on the move.

@@ -10,9 +10,11 @@
 
 mod access;
 mod admin;
+mod asked;
 mod batch;
 mod body;
 mod changes;
+mod checked_mention;
 mod connection;
 mod connections;
 mod crowd;
@@ -31,6 +33,8 @@ mod openapi;
 mod owner;
 mod packing;
 mod pages;
+mod paging;
+mod passed;
 mod precondition;
 mod probes;
 mod problem;

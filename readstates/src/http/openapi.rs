@@ -1,5 +1,9 @@
 //! The OpenAPI documents, one for callers and one for those who run the service, generated from the handlers and the wire types.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use http::Response;
 use readstates_api::Problem;
 use utoipa::{
     Modify, OpenApi,
@@ -10,7 +14,10 @@ use utoipa::{
     },
 };
 
-use super::{admin, batch, changes, mentions, probes, read_states};
+use super::{
+    admin, batch, changes, mentions, probes, read_states,
+    reply::{self, Body},
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -184,6 +191,13 @@ fn text(document: &openapi::OpenApi) -> String {
     let mut text = document.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// The document of the API, as an answer.
+pub(super) fn served() -> Response<Body> {
+    // It is the same for as long as the process runs.
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().into());
+    reply::shared_json(DOCUMENT.clone())
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use readstates_ring::Slot;
 
 use super::{
     App, FORWARDED,
+    asked::Asked,
     body::{self, Arrived},
-    changes, deadline,
-    forward::{self, Passed},
+    changes, forward,
     head::Head,
+    passed::Passed,
     precondition,
     problem::{Refusal, UNKNOWN},
     read_states,
@@ -61,7 +62,7 @@ pub(super) async fn serve(
     let from = app
         .gates
         .enter_from(&app.ownership.routes(), &head.headers)?;
-    let asked = read_states::Asked {
+    let asked = Asked {
         target,
         head,
         body: body.as_ref().map_or(&[], |body| &body.bytes),
@@ -91,7 +92,7 @@ pub(super) async fn serve_passed_on(
     let _from = app
         .gates
         .enter_from(&app.ownership.routes(), &head.headers)?;
-    let asked = read_states::Asked {
+    let asked = Asked {
         target,
         head,
         body,
@@ -105,7 +106,7 @@ pub(super) async fn serve_passed_on(
 pub(super) async fn answer(
     app: &App,
     operation: Operation,
-    asked: &read_states::Asked<'_>,
+    asked: &Asked<'_>,
     body: Option<&Arrived>,
 ) -> Answer {
     let slot = Slot::of_user(asked.target.user.get());
@@ -127,12 +128,7 @@ fn is_moving(answer: &Answer) -> bool {
 }
 
 /// The answer, once what it rests on survives a crash.
-async fn settled(
-    app: &App,
-    operation: Operation,
-    asked: &read_states::Asked<'_>,
-    answer: Answer,
-) -> Answer {
+async fn settled(app: &App, operation: Operation, asked: &Asked<'_>, answer: Answer) -> Answer {
     let what = match operation.method() == "GET" {
         true => Rests::OnRead,
         false => Rests::OnChange,
@@ -179,7 +175,7 @@ async fn look_for_owner(
     app: &App,
     operation: Operation,
     slot: Slot,
-    asked: &read_states::Asked<'_>,
+    asked: &Asked<'_>,
     body: Option<&Arrived>,
 ) -> Answer {
     let headers = &asked.head.headers;
@@ -236,7 +232,7 @@ async fn forward(
     app: &App,
     peer: &Arc<Peer>,
     operation: Operation,
-    asked: &read_states::Asked<'_>,
+    asked: &Asked<'_>,
     body: Option<&Arrived>,
 ) -> Result<Option<(Response<Body>, u64)>, Refusal> {
     let head = asked.head;
@@ -248,7 +244,7 @@ async fn forward(
         path_and_query: &asked.target.path_and_query(operation),
         headers: &headers,
         body: body.map_or_else(Default::default, |body| body.bytes.clone()),
-        timeout: deadline::left(head, forward::TIMEOUT),
+        timeout: head.time_left(forward::TIMEOUT),
     };
     let about = (operation, asked.target);
     let passed = app

@@ -1,14 +1,13 @@
 //! What others ask about this member: is it alive, is it ready, its metrics, its ring, its API.
 
-use std::{convert::Infallible, sync::LazyLock, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use readstates_api::RingDocument;
 use tokio::runtime::Handle;
 
 use super::{
-    App, body, openapi,
+    App, body,
     problem::Refusal,
     reply::{self, Answer, Body},
     tls,
@@ -146,11 +145,4 @@ async fn next_ring(app: &App, older: impl Fn(u64) -> bool) {
         }
     };
     let _ = tokio::time::timeout(RING_PATIENCE, wait).await;
-}
-
-/// The OpenAPI document of this API.
-pub(super) fn openapi() -> Response<Body> {
-    // It is the same for as long as the process runs.
-    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
-    reply::shared_json(DOCUMENT.clone())
 }

@@ -1,23 +1,16 @@
 //! Refusals as responses.
 
-use http::{HeaderValue, Response, StatusCode, header};
-use readstates_api::{Problem, ProblemType, Version};
+use http::StatusCode;
+use readstates_api::{Problem, ProblemType};
 
-use super::reply::{self, Body};
 use crate::{cache::Refused, engine::NotDone, load::LoadError};
-
-/// What a client that is refused for now should wait, in seconds.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// How a caller is to say who it is.
-const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// A problem on its way out.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    problem: Box<Problem>,
+    pub(super) problem: Box<Problem>,
     /// With 405: the methods that there are.
-    allow: Option<&'static str>,
+    pub(super) allow: Option<&'static str>,
 }
 
 impl Refusal {
@@ -42,30 +35,6 @@ impl Refusal {
 
     pub(super) fn problem_type(&self) -> ProblemType {
         self.problem.problem
-    }
-
-    /// The answer to the request with this id.
-    pub(super) fn into_response(self, request_id: &str) -> Response<Body> {
-        let status = self.status();
-        let Self { mut problem, allow } = self;
-        problem.request_id = Some(request_id.to_owned());
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = reply::typed(PROBLEM_JSON, body.into());
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        if let Some(Version(version)) = problem.version {
-            headers.insert(header::ETAG, reply::etag(version));
-        }
-        if problem.problem.passes() {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
-        }
-        if problem.problem == ProblemType::Unauthenticated {
-            headers.insert(header::WWW_AUTHENTICATE, BEARER);
-        }
-        if let Some(allow) = allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
-        }
-        response
     }
 }
 

@@ -7,25 +7,17 @@ use readstates_api::{Id, Problem, ProblemType, ReadState, ReadStates, Summary, V
 
 use super::{
     App, Operation as Asks,
+    asked::{Asked, FEW_STATES, no_read_state},
     body::{self, KnownTags},
-    changes,
-    head::Head,
-    json,
-    problem::Refusal,
+    changes, json, paging,
     reply::{self, Answer},
     representation::Form,
     schemas::{OfChannel, OfUser, Refused},
-    selection::{self, Selection},
+    selection::Selection,
     snapshots::Snapshot,
-    target::Target,
 };
-use crate::block::{BlockRef, Precondition};
+use crate::block::BlockRef;
 
-/// An answer of so many states is small ([`body::SMALL_BYTES`]) and written while the block is shown. Of
-/// what is larger, readers share a snapshot, and it is written after: while a block is shown, others
-/// who hash near it wait for a lock.
-pub(super) const FEW_STATES: usize = 64;
-const _: () = assert!(json::most_bytes(FEW_STATES) <= body::SMALL_BYTES);
 /// Of at most so many states those that changed are counted while the block is shown: some
 /// microseconds.
 const FEW_TO_COUNT: usize = 1000;
@@ -36,29 +28,6 @@ enum Shown {
     Large(Arc<Snapshot>),
     /// There is no memory for a snapshot.
     Refused,
-}
-
-/// A request about a user of this member.
-#[derive(Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) target: Target,
-    pub(super) head: &'a Head,
-    pub(super) body: &'a [u8],
-    /// What a change asks of the user before it.
-    pub(super) precondition: Option<Precondition>,
-}
-
-impl Asked<'_> {
-    pub(super) fn channel(&self) -> Result<Id, Refusal> {
-        self.target.channel.ok_or_else(|| {
-            let detail = format!("{} names no channel", self.head.uri.path());
-            Problem::new(ProblemType::NoRoute, detail).into()
-        })
-    }
-
-    pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Refusal> {
-        body::json(&self.head.headers, self.body)
-    }
 }
 
 /// Answers it.
@@ -127,7 +96,7 @@ async fn list(app: &App, asked: &Asked<'_>) -> Answer {
     let since = match asked.target.selection {
         Selection::All => None,
         Selection::Since(version) => Some(version),
-        Selection::Page(page) => return selection::page(app, asked, page).await,
+        Selection::Page(page) => return paging::page(app, asked, page).await,
     };
     let known = KnownTags::of(&asked.head.headers);
     let form = Form::of(&asked.head.headers);
@@ -201,9 +170,4 @@ async fn summary(app: &App, asked: &Asked<'_>) -> Answer {
     let user = asked.target.user.get();
     let view = move |block: BlockRef<'_>| json::summary(user, block);
     Ok(reply::json(app.engine.read(user, view).await?))
-}
-
-pub(super) fn no_read_state(user: Id, channel: u64) -> Refusal {
-    let detail = format!("user {user} has no read state for channel {channel}");
-    Problem::new(ProblemType::NoReadState, detail).into()
 }

@@ -10,11 +10,18 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::{Frame, SizeHint};
+use readstates_api::{ProblemType, Version};
 
 use super::problem::Refusal;
 
 /// What a handler comes to.
 pub(super) type Answer = Result<Response<Body>, Refusal>;
+
+/// What a client that is refused for now should wait, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// How a caller is to say who it is.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -153,5 +160,29 @@ pub(crate) fn text(status: StatusCode, line: String) -> Response<Body> {
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::Whole(None));
     *response.status_mut() = status;
+    response
+}
+
+/// The refusal of the request with this id.
+pub(super) fn refused(refusal: Refusal, request_id: &str) -> Response<Body> {
+    let status = refusal.status();
+    let Refusal { mut problem, allow } = refusal;
+    problem.request_id = Some(request_id.to_owned());
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = typed(PROBLEM_JSON, body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if let Some(Version(version)) = problem.version {
+        headers.insert(header::ETAG, etag(version));
+    }
+    if problem.problem.passes() {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    if problem.problem == ProblemType::Unauthenticated {
+        headers.insert(header::WWW_AUTHENTICATE, BEARER);
+    }
+    if let Some(allow) = allow {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+    }
     response
 }

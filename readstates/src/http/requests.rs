@@ -16,8 +16,8 @@ use super::{
     gates::Gates,
     handoff,
     head::{self, Head},
-    mentions, owner, probes,
-    reply::{Answer, Body},
+    mentions, openapi, owner, probes,
+    reply::{self, Answer, Body},
     route::Resource,
     singles,
     target::Target,
@@ -158,7 +158,7 @@ fn finished(app: &App, operation: Operation, head: &Head, answered: Answer) -> R
         })
         .unwrap_or_else(|refusal| {
             app.metrics.refused(refusal.problem_type());
-            refusal.into_response(head.id())
+            reply::refused(refusal, head.id())
         })
 }
 
@@ -185,7 +185,7 @@ async fn handle(
         Operation::Livez => Ok(probes::livez()),
         Operation::Readyz => Ok(probes::readyz(app)),
         Operation::Metrics => Ok(Box::pin(probes::metrics(app)).await),
-        Operation::Openapi => Ok(probes::openapi()),
+        Operation::Openapi => Ok(openapi::served()),
         Operation::AdminStatus => Box::pin(admin::status(app)).await,
         Operation::AdminFlush => Box::pin(admin::flush(app)).await,
         Operation::AdminSetCapacity => {

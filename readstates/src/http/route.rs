@@ -163,6 +163,8 @@ impl<'a> Resource<'a> {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray;
+
     use super::*;
 
     /// The ports at which an operation is.
@@ -197,7 +199,7 @@ mod tests {
                 .route()
                 .replace("{user}", "12")
                 .replace("{channel}", "34");
-            for port in Port::ALL {
+            for &port in Port::VARIANTS {
                 let resource = Resource::at(port, &path);
                 if !ports(operation).contains(&port) {
                     assert_eq!(resource, None, "{path} at {port:?}");
@@ -237,7 +239,7 @@ mod tests {
             "/v1/mentions/",
             "/livez/x",
         ] {
-            for port in Port::ALL {
+            for &port in Port::VARIANTS {
                 assert_eq!(Resource::at(port, path), None, "{path}");
             }
         }

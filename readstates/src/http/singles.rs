@@ -38,7 +38,7 @@ use tokio::{
 use self::frame::Encoded;
 pub(super) use self::receive::receive;
 use super::{
-    forward::{Passed, too_many},
+    passed::{Passed, too_many},
     reply::Body,
     target::Target,
 };

@@ -1,68 +1,42 @@
 //! What the queues of users who are being loaded may hold: a number of waiters and of bytes.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-/// What one class of waiters holds of what it may hold.
+use crate::limit::{Limit, Permit};
+
+/// What one class of waiters may hold.
 #[derive(Debug)]
 pub(super) struct Account {
-    most_waiters: usize,
-    most_bytes: usize,
-    waiters: AtomicUsize,
-    bytes: AtomicUsize,
+    waiters: Arc<Limit>,
+    bytes: Arc<Limit>,
 }
 
 /// A waiter's share of the account, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    account: Arc<Account>,
-    bytes: usize,
+    _waiter: Permit<Arc<Limit>>,
+    _bytes: Permit<Arc<Limit>>,
 }
 
 impl Account {
-    pub(super) fn new(most_waiters: usize, most_bytes: usize) -> Arc<Self> {
-        Arc::new(Self {
-            most_waiters,
-            most_bytes,
-            waiters: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-        })
+    pub(super) fn new(most_waiters: usize, most_bytes: usize) -> Self {
+        Self {
+            waiters: Arc::new(Limit::new(most_waiters)),
+            bytes: Arc::new(Limit::new(most_bytes)),
+        }
     }
 
     /// A ticket for this many bytes, if there is room.
-    pub(super) fn ticket(self: &Arc<Self>, bytes: usize) -> Option<Ticket> {
-        let waiters = self.waiters.fetch_add(1, Ordering::Relaxed);
-        let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Dropped, and with it given back, where it was too much.
-        let ticket = Ticket {
-            account: Arc::clone(self),
-            bytes,
-        };
-        let fits = waiters < self.most_waiters && held + bytes <= self.most_bytes;
-        fits.then_some(ticket)
+    pub(super) fn ticket(&self, bytes: usize) -> Option<Ticket> {
+        Some(Ticket {
+            _waiter: Permit::take(Arc::clone(&self.waiters), 1)?,
+            _bytes: Permit::take(Arc::clone(&self.bytes), bytes)?,
+        })
     }
 
     /// (waiters, bytes) held now.
     pub(super) fn held(&self) -> (usize, usize) {
-        let Self {
-            most_waiters: _,
-            most_bytes: _,
-            waiters,
-            bytes,
-        } = self;
-        (
-            waiters.load(Ordering::Relaxed),
-            bytes.load(Ordering::Relaxed),
-        )
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.account.waiters.fetch_sub(1, Ordering::Relaxed);
-        self.account.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        (self.waiters.used(), self.bytes.used())
     }
 }
 

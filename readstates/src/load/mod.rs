@@ -106,7 +106,7 @@ type Flights = Mutex<HashMap<u64, SingleFlight>>;
 struct Class {
     limits: Limits,
     line: Mutex<Line>,
-    account: Arc<Account>,
+    account: Account,
 }
 
 /// What loading holds now.

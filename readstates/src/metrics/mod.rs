@@ -17,6 +17,7 @@ use http::StatusCode;
 use readstates_api::ProblemType;
 pub use readstates_metrics::{Counter, Gauge, Histogram, Text};
 use requests::Requests;
+use strum::EnumCount;
 
 use crate::{
     block::Outcome,
@@ -83,7 +84,7 @@ families! {
         /// How soon changes are written; set once.
         pub flushing: OnceLock<Flushing> = OnceLock::new();
         /// By port: connections whose other end did not prove what it is.
-        unproven: [Counter; Port::ALL.len()] = Default::default();
+        unproven: [Counter; Port::COUNT] = Default::default();
         requests: Box<[Requests]> = each(Operation::ALL);
         /// By type of problem.
         refusals: Box<[Counter]> = each(ProblemType::ALL);

@@ -1,11 +1,13 @@
 //! What differs between what the two systems have of a user. Pure.
 
 use readstates_api::Id;
+use strum::{EnumCount, IntoStaticStr};
 
 use super::shape::{Position, Positions};
 
 /// What is different about a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Kind {
     /// The old system has it, and the service has not.
     Missing,
@@ -18,15 +20,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Missing, Self::Extra, Self::Message, Self::Mentions];
+    pub(super) const ALL: [Self; Self::COUNT] =
+        [Self::Missing, Self::Extra, Self::Message, Self::Mentions];
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Extra => "extra",
-            Self::Message => "message",
-            Self::Mentions => "mentions",
-        }
+        self.into()
     }
 }
 

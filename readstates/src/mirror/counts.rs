@@ -3,11 +3,13 @@
 use std::fmt;
 
 use readstates_metrics::{Counter, Text};
+use strum::{EnumCount, IntoStaticStr};
 
 use super::compare::{Difference, Kind};
 
 /// Why an answer was not compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Skipped {
     /// Too many comparisons are under way.
     Busy,
@@ -20,15 +22,10 @@ pub(super) enum Skipped {
 }
 
 impl Skipped {
-    const ALL: [Self; 4] = [Self::Busy, Self::Status, Self::Unreadable, Self::Unanswered];
+    const ALL: [Self; Self::COUNT] = [Self::Busy, Self::Status, Self::Unreadable, Self::Unanswered];
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Status => "status",
-            Self::Unreadable => "unreadable",
-            Self::Unanswered => "unanswered",
-        }
+        self.into()
     }
 }
 

@@ -359,7 +359,12 @@ impl Ownership {
     /// How this member stands.
     #[must_use]
     pub fn status(&self) -> OwnershipStatus {
-        let counts = self.slots.counts();
+        let (counts, taken_from_the_dead) = {
+            // Not in the middle of a table: slots are this member's first and are counted as taken after that.
+            let _known = self.known.lock();
+            let taken = &self.counters.taken_from_the_dead;
+            (self.slots.counts(), taken.load(Ordering::Relaxed))
+        };
         let regressed = self.engine.cache().regressed();
         OwnershipStatus {
             owned: counts.owned,
@@ -370,7 +375,7 @@ impl Ownership {
             gone: self.gone.load(Ordering::Relaxed),
             lease_valid: self.lease.is_valid(),
             queued: self.gate.queue.used() as u64,
-            taken_from_the_dead: self.counters.taken_from_the_dead.load(Ordering::Relaxed),
+            taken_from_the_dead,
             slots_of_regressed: regressed.into_iter().map(Slot::number).collect(),
             clock_ahead_seconds: match self.clock_verdict() {
                 Verdict::Wrong { ahead } => Some(ahead / 1_000_000),

@@ -1,7 +1,10 @@
 //! The parts of a read state, as flags and patterns name them.
 
+use strum::{EnumCount, IntoStaticStr};
+
 /// A part of a read state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Field {
     User,
     Channel,
@@ -14,7 +17,7 @@ pub(crate) enum Field {
 }
 
 /// How many there are.
-pub(crate) const FIELDS: usize = 8;
+pub(crate) const FIELDS: usize = Field::COUNT;
 
 impl Field {
     pub(crate) const ALL: [Self; FIELDS] = [
@@ -34,16 +37,7 @@ impl Field {
 
     /// As flags and patterns name it.
     pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Channel => "channel",
-            Self::Message => "message",
-            Self::Mentions => "mentions",
-            Self::Counted => "counted",
-            Self::Flags => "flags",
-            Self::Viewed => "viewed",
-            Self::Pin => "pin",
-        }
+        self.into()
     }
 
     pub(crate) fn of_key(key: &str) -> Option<Self> {

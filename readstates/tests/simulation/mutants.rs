@@ -17,6 +17,8 @@
 //! R8 and R9 have no second fence; only the order is rare. R11 to R14 are rules of slots with backups: there are several
 //! ways not to keep each, and one of them is taken.
 
+use std::collections::BTreeSet;
+
 use readstates_ring::model::{MUTANTS, Mutant, backed};
 
 use super::{
@@ -29,6 +31,13 @@ use super::{
 const SEEN_HERE: [&str; 5] = ["R1", "R3", "R6", "R7", "R10"];
 /// Seeds that are tried with each at most.
 const MOST_SEEDS: u64 = 60;
+
+#[test]
+fn each_rule_is_dropped_in_the_seeds_or_in_a_scene() {
+    let played = SEEN_HERE.into_iter().chain(SCENES.map(|(rule, ..)| rule));
+    let played: BTreeSet<&str> = played.collect();
+    assert_eq!(played, MUTANTS.iter().map(|mutant| mutant.name).collect());
+}
 
 #[test]
 fn the_service_does_not_hold_without_the_rules() {

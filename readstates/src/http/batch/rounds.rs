@@ -17,7 +17,7 @@ use crate::{
     cache::{Made, OfUser, Single, Touch},
     engine::NotDone,
     http::{
-        App, deadline,
+        App,
         fan_out::{self, Part, Passes, Split},
         forward::PART_TIMEOUT,
         head::Head,
@@ -108,7 +108,7 @@ async fn round<F: Frames>(
         waiting.extend(here::<F>(app, mine, passes, answers).await);
         return Ok(waiting);
     }
-    let timeout = deadline::left(head, PART_TIMEOUT);
+    let timeout = head.time_left(PART_TIMEOUT);
     let there = join_all(
         others
             .iter()
