@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     action::{Action, Decision, WaitingOn},
-    execute::{ExecuteError, Executor, retry},
+    execute::{ExecuteError, Executor, pause, retry},
     inventory::{self, Blocks, Inventory, ObserveError, Tried},
     model::Refusal,
     plan::plan,
@@ -23,6 +23,8 @@ const LOCK_TIME: Duration = Duration::from_secs(120);
 
 /// How often it begins anew because another has taken the durable leg: udev gives a device that was written to, to mdadm.
 const TAKEN: usize = 5;
+/// Before an array that is there again is stopped once more: what udev has to do by then is done.
+const SETTLES: Duration = Duration::from_millis(500);
 
 /// How it ended.
 #[derive(Debug)]
@@ -160,7 +162,12 @@ pub fn assemble_having_tried(
         };
         served = is_mounted(&inventory, spec);
         if actions == before {
-            return leads_nowhere(&actions, served, AssembleError::NoProgress);
+            if taken == TAKEN || !may_be_repeated(&actions) {
+                return leads_nowhere(&actions, served, AssembleError::NoProgress);
+            }
+            taken += 1;
+            log("  it is there again: another has assembled it, stopping it once more");
+            pause(SETTLES);
         }
         match round(&actions, &inventory, spec, executor, &mut tried, log) {
             Ok(Some(outcome)) => return Ok(outcome),
@@ -180,6 +187,12 @@ pub fn assemble_having_tried(
         before = actions;
     }
     leads_nowhere(&before, served, AssembleError::Endless)
+}
+
+/// Whether steps that were done may have to be done again: an array that was stopped is assembled again by udev, where that
+/// sees its components later than they were written to.
+fn may_be_repeated(actions: &[Action]) -> bool {
+    matches!(actions.first(), Some(Action::Stop { .. }))
 }
 
 /// What comes of steps that lead nowhere: once it is mounted they are about the fast leg, and no reason to fail.
