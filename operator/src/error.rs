@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
 
 /// A reconcile that could not be carried to its end. What a person must know of it is in the
@@ -117,31 +118,40 @@ impl Error {
         }
     }
 
-    /// All that [`Error::label`] says.
-    pub const LABELS: [&'static str; 8] = [
-        "read",
-        "write",
-        "encode",
-        "random",
-        "member",
-        "unreachable",
-        "issue",
-        "nameless",
-    ];
-
-    /// A word for metrics.
+    /// What failed, for metrics.
     #[must_use]
-    pub fn label(&self) -> &'static str {
+    pub fn label(&self) -> Label {
         match self {
-            Self::Read { .. } => "read",
-            Self::Write { .. } => "write",
-            Self::Encode { .. } => "encode",
-            Self::Random { .. } => "random",
-            Self::Member { .. } => "member",
-            Self::Unreachable { .. } => "unreachable",
-            Self::Issue { .. } => "issue",
-            Self::Nameless { .. } | Self::Named { .. } => "nameless",
+            Self::Read { .. } => Label::Read,
+            Self::Write { .. } => Label::Write,
+            Self::Encode { .. } => Label::Encode,
+            Self::Random { .. } => Label::Random,
+            Self::Member { .. } => Label::Member,
+            Self::Unreachable { .. } => Label::Unreachable,
+            Self::Issue { .. } => Label::Issue,
+            Self::Nameless { .. } | Self::Named { .. } => Label::Nameless,
         }
+    }
+}
+
+/// What failed, as a label of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub enum Label {
+    Read,
+    Write,
+    Encode,
+    Random,
+    Member,
+    Unreachable,
+    Issue,
+    Nameless,
+}
+
+impl Label {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -18,7 +18,10 @@ use readstates_ring::{
 
 use crate::{
     plan::{AUTHORITY_VALID, LEAF_VALID, Plan, plan},
-    spec::{Certificates, Database, Identity, Images, Login, Rack, Store, ValidatedCluster},
+    spec::{
+        Asked, Certificates, Database, Identity, Images, Login, Observed, Rack, Store,
+        ValidatedCluster,
+    },
     super_disk::{AgentState, BrokenSlots, Condition, SuperDiskSeen},
     templates::{self, Template},
     validate::{InvalidSpec, validate},
@@ -96,9 +99,16 @@ pub(crate) fn cluster(spec: &str) -> ValidatedCluster {
         asked_for: true,
     };
     let role = TOKEN_REVIEW.to_owned();
-    cluster
-        .seen(login, certificates, false)
-        .asked_of("system", None, Some(&role))
+    let observed = Observed {
+        login,
+        certificates,
+        ..Observed::default()
+    };
+    cluster.seen(observed).asked(Asked {
+        operator_namespace: "system",
+        token_review_role: Some(&role),
+        ..Asked::default()
+    })
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -344,7 +354,7 @@ impl Scene {
                 None,
             ))),
             template_hash: Some(templates::cache_template_hash(&self.cluster)),
-            spec_hash: Some(self.cluster.cache_spec_hash.clone()),
+            spec_hash: Some(self.cluster.cache_spec_hash()),
             template: Some(Box::default()),
             update_revision: Some("new".to_owned()),
             version: Some("7".to_owned()),

@@ -13,14 +13,14 @@ use readstates_operator_api::{
 };
 
 use crate::{
-    apply::{self, Applied},
+    apply::{self, CarriedOut},
     connections::PodClients,
     context::Context,
     error::Error,
     known::Known,
     objects, observe,
     plan::{Plan, RolloutStep, WaitingOn, internode_stage, plan},
-    spec::{Identity, ValidatedCluster},
+    spec::{Asked, Identity, Observed, ValidatedCluster},
     status::{self, Decided, Report},
     stop::{self, LOOK_SOON},
     telemetry::{self, Step},
@@ -105,26 +105,28 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
     let world = Box::pin(observe::observe(ctx, &id, &cluster, identity, &clients)).await?;
     let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| {
-        let (login, certificates) = (world.login(), world.certificates());
-        let valid = valid.seen(login, certificates, world.has_client_ca());
-        let stage = internode_stage(&valid, &world, now);
-        valid.between_nodes(stage)
+        let observed = Observed {
+            login: world.login(),
+            certificates: world.certificates(),
+            client_ca: world.has_client_ca(),
+            internode: internode_stage(&valid, &world, now),
+        };
+        valid.seen(observed)
     });
 
     let (plan, done) = match &valid {
         Ok(valid) => {
-            let mut plan = plan(valid, &world, now);
+            let plan = plan(valid, &world, now);
             if writes == Writes::Never && !rests(&plan, &world) {
                 return Ok(Looked::then(Action::await_change()));
             }
-            if plan.rollout == RolloutStep::Takes && !ctx.rollouts.take(&cluster) {
-                plan.rollout = RolloutStep::refused();
-            }
+            let rollout = rollout(ctx, &cluster, plan.rollout);
+            let plan = Plan { rollout, ..plan };
             let planned = telemetry::stepped(Step::Plan, observed);
             let done = if valid.paused {
                 Done::nothing(&cluster)
             } else {
-                let done = carry_out(ctx, &clients, &cluster, valid, &world, &mut plan, now);
+                let done = carry_out(ctx, &clients, &cluster, valid, &world, &plan, now);
                 Box::pin(done).await?
             };
             telemetry::stepped(Step::Apply, planned);
@@ -135,7 +137,7 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
     let spec = valid.as_ref().map(|cluster| Decided {
         cluster,
         plan: &plan,
-        applied: &done.applied,
+        done: &done.carried_out,
     });
     let report = Report {
         id: &id,
@@ -157,7 +159,7 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
     done.asked?;
     ctx.failures.none(&cluster);
     Ok(Looked {
-        at_rest: valid.is_ok() && rests(&plan, &world),
+        at_rest: valid.is_ok() && rests(&plan, &world) && done.carried_out.trouble.is_none(),
         action: Action::requeue(look_again(&plan)),
     })
 }
@@ -171,20 +173,28 @@ fn validated(
     let said = |annotation: &str| cluster.annotations().get(annotation);
     let valid = validate(id.clone(), &cluster.spec, &ctx.images)?;
     let status = cluster.status.as_ref();
-    let (rotation, reviewers) = (
-        said(labels::ROTATE_IDENTITY),
-        ctx.token_review_role.as_ref(),
-    );
-    Ok(valid
-        .asked_of(&ctx.namespace, rotation, reviewers)
-        .replicated(status.and_then(|status| status.database_replication.as_ref()))
-        .taking_over(said(labels::TAKE_OVER_CLAIM))
-        .open_until(said(labels::OPEN_WINDOW_UNTIL)))
+    Ok(valid.asked(Asked {
+        operator_namespace: &ctx.namespace,
+        rotation: said(labels::ROTATE_IDENTITY),
+        token_review_role: ctx.token_review_role.as_ref(),
+        take_over_claim: said(labels::TAKE_OVER_CLAIM),
+        window_until: said(labels::OPEN_WINDOW_UNTIL),
+        replication: status.and_then(|status| status.database_replication.as_ref()),
+    }))
+}
+
+/// What was decided of a rollout, unless another cluster has taken the place meanwhile.
+fn rollout(ctx: &Context, cluster: &ReadStateCluster, planned: RolloutStep) -> RolloutStep {
+    if planned == RolloutStep::Takes && !ctx.rollouts.take(cluster) {
+        RolloutStep::refused()
+    } else {
+        planned
+    }
 }
 
 /// What came of a plan.
 struct Done {
-    applied: Applied,
+    carried_out: CarriedOut,
     /// A failed request to a cache pod is returned only after the status is written, which shows how far things are.
     asked: Result<(), Error>,
     /// See `status.monitoring`.
@@ -196,22 +206,21 @@ impl Done {
     fn nothing(cluster: &ReadStateCluster) -> Self {
         let status = cluster.status.as_ref();
         Self {
-            applied: Applied::All,
+            carried_out: CarriedOut::default(),
             asked: Ok(()),
             monitoring: status.and_then(|status| status.monitoring.clone()),
         }
     }
 }
 
-/// Carries out a plan, in the order in which one thing needs another. The plan is told what kept the database from it, and
-/// of reviewers that could not be bound.
+/// Carries out a plan, in the order in which one thing needs another.
 async fn carry_out(
     ctx: &Context,
     clients: &PodClients,
     cluster: &ReadStateCluster,
     valid: &ValidatedCluster,
     world: &World,
-    plan: &mut Plan,
+    plan: &Plan,
     now: Timestamp,
 ) -> Result<Done, Error> {
     let id = &valid.id;
@@ -221,18 +230,18 @@ async fn carry_out(
     apply::make_claims(&ctx.client, id, &plan.claims_to_make).await?;
     let token = world.nodes.token.as_ref();
     let agents = (ctx.agents.as_ref(), clients);
-    let kept = apply::carry_out(&ctx.client, agents, id, token, &plan.database).await?;
-    plan.database.trouble = plan.database.trouble.take().or(kept);
+    let carried_out = &mut done.carried_out;
+    carried_out.trouble = apply::carry_out(&ctx.client, agents, id, token, &plan.database).await?;
     // What is done after it must not rest on what a watch told.
     let nothing = Known::default();
     let known = if plan.acts() { &nothing } else { &ctx.known };
     if let Some(role) = &plan.callers.review_by {
-        plan.callers.unbound = apply::bind_reviewers(&ctx.client, id, role).await?;
+        carried_out.unbound = apply::bind_reviewers(&ctx.client, id, role).await?;
     }
     let objects = objects::objects(valid, plan);
-    done.applied = apply::apply(&ctx.client, known, id, &objects).await?;
+    carried_out.applied = apply::apply(&ctx.client, known, id, &objects).await?;
     let action = plan.cache.as_ref().and_then(|cache| cache.action.as_ref());
-    if let Some(action) = action.filter(|_| done.applied.has_all_of(Component::Cache)) {
+    if let Some(action) = action.filter(|_| carried_out.applied.has_all_of(Component::Cache)) {
         done.asked = apply::act(ctx, clients, id, action).await;
     }
     if let Some(step) = &plan.identity {

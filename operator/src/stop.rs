@@ -17,7 +17,7 @@ use readstates_operator_api::{ReadStateCluster, conditions::Reason, labels};
 use serde_json::json;
 
 use crate::{
-    apply::Applied,
+    apply::CarriedOut,
     context::Context,
     error::Error,
     observe,
@@ -182,10 +182,11 @@ async fn tell(
         },
         ..Plan::default()
     };
+    let done = CarriedOut::default();
     let spec = valid.as_ref().map(|valid| Decided {
         cluster: valid,
         plan: &plan,
-        applied: &Applied::All,
+        done: &done,
     });
     let report = Report {
         id,

@@ -7,6 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use readstates_operator_api::Engine;
+use strum::VariantArray as _;
 
 use crate::engine::Profile;
 
@@ -132,12 +133,12 @@ pub struct ServeArgs {
 
 /// Engines, by the names in their profiles.
 fn engines() -> impl TypedValueParser<Value = Engine> {
-    let values = Profile::ENGINES.map(|engine| {
-        let profile = Profile::of(engine);
+    let values = Engine::VARIANTS.iter().map(|engine| {
+        let profile = Profile::of(*engine);
         PossibleValue::new(profile.name).help(profile.title)
     });
     PossibleValuesParser::new(values).try_map(|name| {
-        let mut engines = Profile::ENGINES.into_iter();
+        let mut engines = Engine::VARIANTS.iter().copied();
         engines
             .find(|engine| Profile::of(*engine).name == name)
             .ok_or("is no engine")
@@ -173,8 +174,8 @@ mod tests {
                 AgentCommand::Prepare(_) | AgentCommand::Serve(_) => None,
             }
         };
-        for engine in Profile::ENGINES {
-            assert_eq!(parse(Profile::of(engine).name), Some(engine));
+        for engine in Engine::VARIANTS {
+            assert_eq!(parse(Profile::of(*engine).name), Some(*engine));
         }
         assert_eq!(parse("Cassandra"), None);
         assert_eq!(parse("postgres"), None);

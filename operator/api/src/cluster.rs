@@ -1,6 +1,6 @@
 //! `ReadStateCluster`: the cluster that the user wants.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{LocalObjectReference, ResourceRequirements, Toleration},
@@ -298,10 +298,8 @@ pub struct CacheSpec {
     #[serde(default = "default_flush_interval")]
     #[schemars(length(max = 16), regex(pattern = r"^([0-9]+(ms|s|m))+$"))]
     #[x_kube(
-        validation = Rule::new(
-            "!self.matches('^([0-9]{1,9}(ms|s|m))+$') || (duration(self) >= duration('1s') && \
-             duration(self) <= duration('10m'))"
-        ).message("flushInterval must be between 1s and 10m")
+        validation = Rule::new(flush_interval_rule())
+            .message("flushInterval must be between 1s and 10m")
     )]
     pub flush_interval: String,
 
@@ -442,6 +440,19 @@ fn default_replicas() -> i32 {
 
 fn default_capacity_states() -> i64 {
     8_000_000
+}
+
+/// Shortest and longest [`CacheSpec::flush_interval`], in whole seconds and whole minutes.
+pub const FLUSH_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
+
+fn flush_interval_rule() -> String {
+    let (shortest, longest) = FLUSH_INTERVAL;
+    format!(
+        "!self.matches('^([0-9]{{1,9}}(ms|s|m))+$') || (duration(self) >= duration('{}s') && \
+         duration(self) <= duration('{}m'))",
+        shortest.as_secs(),
+        longest.as_secs() / 60
+    )
 }
 
 fn default_flush_interval() -> String {

@@ -9,6 +9,7 @@ use k8s_openapi::api::{
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 use crate::{PodTemplate, RepairSpec, SuperDiskSpec, TlsSpec};
 
@@ -281,7 +282,7 @@ pub enum Reclaim {
 }
 
 /// A CQL database engine.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, VariantArray, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Apache Cassandra 5.
     Cassandra,

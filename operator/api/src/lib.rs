@@ -42,7 +42,8 @@ pub use backup::{
     ReadStateBackupScheduleStatus, ReadStateBackupSpec, ReadStateBackupStatus, VolumeSnapshots,
 };
 pub use cluster::{
-    CacheSpec, Durability, FlushMode, PullPolicy, ReadStateCluster, ReadStateClusterSpec,
+    CacheSpec, Durability, FLUSH_INTERVAL, FlushMode, PullPolicy, ReadStateCluster,
+    ReadStateClusterSpec,
 };
 pub use crds::{CrdFile, crd_files};
 pub use database::{

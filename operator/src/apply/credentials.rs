@@ -20,8 +20,6 @@ use crate::{
 
 /// The role of cache pods.
 const ROLE: &str = "readstates";
-/// The superuser that every new database has.
-const SUPERUSER: &str = "cassandra";
 
 /// Makes them.
 ///
@@ -33,11 +31,11 @@ pub async fn make_secrets(
     make: SecretsToMake,
 ) -> Result<(), Error> {
     let SecretsToMake { login, superuser } = make;
-    for (wanted, name, user) in [
-        (login, id.login_secret(), ROLE),
-        (superuser, id.superuser_secret(), SUPERUSER),
+    for (user, name) in [
+        (login.then_some(ROLE), id.login_secret()),
+        (superuser, id.superuser_secret()),
     ] {
-        if wanted {
+        if let Some(user) = user {
             make_secret(client, id, name, user).await?;
         }
     }

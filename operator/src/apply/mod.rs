@@ -43,12 +43,23 @@ use crate::{
     known::{Known, kind},
     namespaced::Namespaced,
     objects::Object,
-    plan::JobToDelete,
+    plan::{DatabaseTrouble, JobToDelete},
     spec::Identity,
     telemetry,
 };
 
 pub use self::members::act;
+
+/// What came of carrying out a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CarriedOut {
+    /// How its objects were written.
+    pub applied: Applied,
+    /// What kept nodes of the database from what was planned for them.
+    pub trouble: Option<DatabaseTrouble>,
+    /// Why cache pods could not be given the right to check tokens.
+    pub unbound: Option<String>,
+}
 
 /// How applying went, when the API server could be talked to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

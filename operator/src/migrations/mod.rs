@@ -46,7 +46,7 @@ use crate::{
     objects::{self, Object},
     observe,
     plan::{self, MigrationAction, MigrationPlan, MoveInput, MoveRecord},
-    spec::{BackupOwner, ValidatedMigration},
+    spec::{Asked, BackupOwner, ValidatedMigration},
     templates,
     validate::{InvalidSpec, validate_migration},
 };
@@ -233,7 +233,10 @@ async fn act(
     match &plan.action {
         MigrationAction::Wait | MigrationAction::Record => {}
         MigrationAction::Make { ends, ahead } => {
-            let source = ends.source.clone().asked_of(&ctx.namespace, None, None);
+            let source = ends.source.clone().asked(Asked {
+                operator_namespace: &ctx.namespace,
+                ..Asked::default()
+            });
             let policy = objects::move_network_policy(&source, owner);
             let job = templates::move_job(ends, owner, valid, *ahead);
             let objects = [

@@ -26,6 +26,7 @@ mod overlay;
 mod pod_monitors;
 mod restore;
 mod sidecars;
+mod variables;
 
 pub(crate) const SCYLLA: &str = "
 replicas: 3

@@ -21,8 +21,6 @@ pub struct CallersStep {
     pub review_by: Option<String>,
     /// Callers that are not let in, or not by all that the spec gives them.
     pub refused: Vec<Refused>,
-    /// Why cache pods could not be given the right to check tokens, once it was tried.
-    pub unbound: Option<String>,
 }
 
 /// A caller that is let in.

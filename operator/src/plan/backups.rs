@@ -19,7 +19,7 @@ pub use self::{
 };
 use crate::{
     names::{CREATE, PRUNE, VERIFY},
-    spec::{Certificates, Identity, Images, Login, Store, ValidatedCluster},
+    spec::{Certificates, Identity, Images, Observed, Store, ValidatedCluster},
     templates,
     validate::validate,
     world::{CertificatesSeen, CronJobSeen, JobOutcome, Run, Said, SecretSeen, SourceSeen, Told},
@@ -81,14 +81,18 @@ pub fn backup_source(
     if !lacking.is_empty() {
         return Err(Obstacle::wait(Reason::SecretMissing, lacking.join("; ")));
     }
-    let client = match certificates {
+    let certificates = match certificates {
         Some(CertificatesSeen::Complete { client, mark, .. }) => Certificates {
             mark: Some(mark.clone()),
             client: *client,
         },
         Some(_) | None => Certificates::default(),
     };
-    Ok(Box::new(valid.seen(Login::default(), client, false)))
+    let observed = Observed {
+        certificates,
+        ..Observed::default()
+    };
+    Ok(Box::new(valid.seen(observed)))
 }
 
 /// The cluster, when there is something to be backed up.

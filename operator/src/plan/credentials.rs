@@ -1,5 +1,7 @@
 //! The Secrets that the database is logged in to by: which to make, and which to wait for.
 
+use readstates_agent::engine::Profile;
+
 use super::{WaitingOn, restore};
 use crate::{
     spec::{Store, ValidatedCluster},
@@ -11,8 +13,8 @@ use crate::{
 pub struct SecretsToMake {
     /// The login of cache pods.
     pub login: bool,
-    /// The superuser's.
-    pub superuser: bool,
+    /// The superuser's, by this name.
+    pub superuser: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -31,7 +33,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World) -> Decision {
             let name = database.secret.clone();
             let make = SecretsToMake {
                 login: name.is_none() && absent(&world.secret),
-                superuser: absent(&world.superuser),
+                superuser: absent(&world.superuser).then(|| Profile::of(database.engine).superuser),
             };
             let login = missing(
                 name.unwrap_or_else(|| id.login_secret()),

@@ -221,7 +221,7 @@ fn an_external_database_waits_for_its_secret() {
 fn a_database_of_our_own_gets_secrets_once_and_only_those_that_nobody_gives() {
     let both = SecretsToMake {
         login: true,
-        superuser: true,
+        superuser: Some("cassandra"),
     };
     let mut ours = scene(CASSANDRA).database_ready();
     ours.world.secret = Some(SecretSeen::Absent);
@@ -244,7 +244,8 @@ fn a_database_of_our_own_gets_secrets_once_and_only_those_that_nobody_gives() {
     theirs.world.secret = Some(SecretSeen::Absent);
     theirs.world.superuser = Some(SecretSeen::Absent);
     let plan = theirs.plan();
-    assert_eq!((plan.secrets.login, plan.secrets.superuser), (false, true));
+    let SecretsToMake { login, superuser } = plan.secrets;
+    assert_eq!((login, superuser), (false, Some("cassandra")));
     let words = plan.waiting.unwrap().to_string();
     assert_eq!(words, "Secret mine does not exist");
 }

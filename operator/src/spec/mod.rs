@@ -8,6 +8,7 @@ mod images;
 mod maintenance;
 mod migration;
 mod restore;
+mod seen;
 mod times;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -35,6 +36,7 @@ pub use self::{
     maintenance::Maintenance,
     migration::{MoveTarget, ValidatedMigration},
     restore::{RestoreSource, RestoreWish},
+    seen::{Asked, Certificates, Login, Observed},
     times::Times,
 };
 
@@ -72,8 +74,8 @@ pub struct ValidatedCluster {
     pub rotation: Option<String>,
     /// Whose claim on the keyspace of an external database is taken over.
     pub take_over_claim: Option<String>,
-    /// Changes whenever the spec of cache pods changes.
-    pub cache_spec_hash: String,
+    /// Hash of what the spec says of cache pods.
+    pub said_of_cache: String,
     /// Namespace of the operator. Pods elsewhere are not taken for it.
     pub operator_namespace: String,
     /// The ClusterRole by which cache pods may have tokens reviewed; none: the operator may not bind it.
@@ -98,31 +100,51 @@ pub struct Monitoring {
 }
 
 impl ValidatedCluster {
-    /// With what was seen of Secrets. `client_ca`: whether there are CAs to check clients' certificates by.
+    /// With what is asked for beside the spec.
     #[must_use]
-    pub fn seen(mut self, login: Login, certificates: Certificates, client_ca: bool) -> Self {
+    pub fn asked(mut self, asked: Asked<'_>) -> Self {
+        let Asked {
+            operator_namespace,
+            rotation,
+            token_review_role,
+            take_over_claim,
+            window_until,
+            replication,
+        } = asked;
+        self.maintenance.open_until(window_until);
+        Self {
+            operator_namespace: operator_namespace.to_owned(),
+            rotation: rotation.cloned(),
+            token_review_role: token_review_role.cloned(),
+            take_over_claim: take_over_claim.cloned(),
+            ..self.replicated(replication)
+        }
+    }
+
+    /// With what was seen.
+    #[must_use]
+    pub fn seen(mut self, observed: Observed) -> Self {
+        let Observed {
+            login,
+            certificates,
+            client_ca,
+            internode,
+        } = observed;
         if let (Store::Managed(database), Some(mark)) = (&mut self.store, &certificates.mark) {
             // A user who puts other certificates into the Secret wants pods that have them.
             database.said.certificates = Some(mark.clone());
         }
-        let said = (
-            &self.cache_spec_hash,
-            &login.version,
-            certificates.client,
-            client_ca,
-        );
         Self {
-            cache_spec_hash: fingerprint(&said),
             login,
             certificates,
             client_ca,
-            ..self
+            ..self.between_nodes(internode)
         }
     }
 
-    /// With the copies that are on record; none: those that are wanted, and that the keyspace is made with.
+    /// With the copies that are on record.
     #[must_use]
-    pub fn replicated(mut self, recorded: Option<&DatabaseReplication>) -> Self {
+    pub(crate) fn replicated(mut self, recorded: Option<&DatabaseReplication>) -> Self {
         if let (Store::Managed(database), Some(recorded)) = (&mut self.store, recorded) {
             database.copies = Copies {
                 keyspace: recorded.keyspace,
@@ -132,46 +154,24 @@ impl ValidatedCluster {
         self
     }
 
-    /// With the stage that the nodes' traffic with each other is to have next; none: the wanted one.
+    /// With the stage that the nodes' traffic with each other is to have next.
     #[must_use]
-    pub fn between_nodes(mut self, stage: Option<InternodeTls>) -> Self {
+    pub(crate) fn between_nodes(mut self, stage: Option<InternodeTls>) -> Self {
         if let (Store::Managed(database), Some(stage)) = (&mut self.store, stage) {
             database.internode = stage;
         }
         self
     }
 
-    /// With the claim that is taken over.
+    /// Changes whenever the spec of cache pods changes, or what they are given beside it.
     #[must_use]
-    pub fn taking_over(self, claim: Option<&String>) -> Self {
-        Self {
-            take_over_claim: claim.cloned(),
-            ..self
-        }
-    }
-
-    /// With its maintenance window open until then, for once.
-    #[must_use]
-    pub fn open_until(mut self, until: Option<&String>) -> Self {
-        self.maintenance.open_until(until);
-        self
-    }
-
-    /// As the operator in this namespace sees it, with the wish for another certificate authority.
-    /// `token_review_role`: what it may bind cache pods to.
-    #[must_use]
-    pub fn asked_of(
-        self,
-        operator_namespace: &str,
-        rotation: Option<&String>,
-        token_review_role: Option<&String>,
-    ) -> Self {
-        Self {
-            operator_namespace: operator_namespace.to_owned(),
-            rotation: rotation.cloned(),
-            token_review_role: token_review_role.cloned(),
-            ..self
-        }
+    pub fn cache_spec_hash(&self) -> String {
+        fingerprint(&(
+            &self.said_of_cache,
+            &self.login.version,
+            self.certificates.client,
+            self.client_ca,
+        ))
     }
 
     /// The Secret with the certificates for CQL; none: CQL is spoken in the clear.
@@ -203,15 +203,6 @@ impl ValidatedCluster {
     }
 }
 
-/// What was seen of the certificates for CQL: no part of the spec, and yet of what is built.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Certificates {
-    /// Changes whenever what members show changes; none while they cannot be used.
-    pub mark: Option<String>,
-    /// Whether there is one to show to an external database.
-    pub client: bool,
-}
-
 /// The issuer of the certificates with which the processes of a cluster prove their identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Issuing {
@@ -228,16 +219,6 @@ pub enum Tls {
     Secret(String),
     /// An issuer of cert-manager.
     Issuer(IssuerRef),
-}
-
-/// What was seen of the login to a database that the operator runs: no part of the spec, and yet of what is
-/// built.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Login {
-    /// Changes whenever the user or the password does; neither can be told from it.
-    pub version: Option<String>,
-    /// Whether all of the database asks for a login: only then can roles be made.
-    pub asked_for: bool,
 }
 
 /// How cache pods run.

@@ -37,14 +37,9 @@ pub(super) fn api_open(decided: &Decided<'_>) -> Condition {
 
 /// Callers that a person has to help in.
 pub(super) fn trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
-    let step = &decided.plan.callers;
-    let unbound = step.unbound.iter();
+    let unbound = decided.done.unbound.iter();
     let unbound = unbound.map(|why| format!("no service account can be checked: {why}"));
-    let refused: Vec<_> = step
-        .refused
-        .iter()
-        .map(Refused::to_string)
-        .chain(unbound)
-        .collect();
+    let refused = decided.plan.callers.refused.iter();
+    let refused: Vec<_> = refused.map(Refused::to_string).chain(unbound).collect();
     (!refused.is_empty()).then(|| (Reason::CallerRefused, refused.join("; ")))
 }

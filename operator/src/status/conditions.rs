@@ -215,7 +215,7 @@ fn blocked(decided: &Decided<'_>) -> Option<(Reason, String)> {
             format!("the API server refused {object}: {message}"),
         )),
     };
-    let mut all = decided.applied.refusals().iter().filter_map(said);
+    let mut all = decided.done.applied.refusals().iter().filter_map(said);
     let (reason, first) = all.next()?;
     let words = all.fold(first, |words, (_, next)| format!("{words}; {next}"));
     Some((reason, words))
@@ -235,7 +235,8 @@ fn certificates_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
 }
 
 fn database_trouble(decided: &Decided<'_>) -> Option<(Reason, String)> {
-    let trouble = decided.plan.database.trouble.as_ref()?;
+    let planned = decided.plan.database.trouble.as_ref();
+    let trouble = planned.or(decided.done.trouble.as_ref())?;
     Some((trouble.reason(), trouble.to_string()))
 }
 

@@ -10,7 +10,7 @@ use readstates_operator_api::{
     ReadStateCluster, ReadStateClusterStatus, conditions::ConditionType,
 };
 
-use super::{internode_tls, nodes, replication, super_disks, upgrade};
+use super::{event::event, internode_tls, nodes, replication, super_disks, upgrade};
 use crate::context::Context;
 
 /// Publishes what is new in `after`. An event that cannot be published is logged: the status has been
@@ -119,16 +119,4 @@ pub(super) fn newly_taken_over(
     u64::try_from(more.sum::<i64>())
         .ok()
         .filter(|more| *more > 0)
-}
-
-pub(super) fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
-    /// The API server refuses longer ones.
-    const LONGEST_NOTE: usize = 1000;
-    Event {
-        type_,
-        reason: reason.to_owned(),
-        note: Some(note.chars().take(LONGEST_NOTE).collect()),
-        action: action.to_owned(),
-        secondary: None,
-    }
 }

@@ -3,7 +3,7 @@
 use kube::runtime::events::{Event, EventType};
 use readstates_operator_api::{InternodeTls, ReadStateClusterStatus, conditions::Reason};
 
-use super::events::event;
+use super::event::event;
 use crate::spec::{Store, ValidatedCluster};
 
 /// The one before, while nothing is being done; none where the operator runs no database that speaks TLS.

@@ -6,6 +6,7 @@ mod backups;
 mod certificates;
 mod columns;
 mod conditions;
+mod event;
 mod events;
 mod internode_tls;
 mod nodes;
@@ -34,7 +35,7 @@ use readstates_ring::SLOTS;
 use serde_json::json;
 
 use crate::{
-    apply::{Applied, Blocked},
+    apply::{Blocked, CarriedOut},
     context::Context,
     error::Error,
     plan::{self, Plan, WaitingOn},
@@ -68,7 +69,7 @@ pub struct Decided<'a> {
     pub cluster: &'a ValidatedCluster,
     pub plan: &'a Plan,
     /// How carrying it out went.
-    pub applied: &'a Applied,
+    pub done: &'a CarriedOut,
 }
 
 impl Report<'_> {
@@ -111,12 +112,17 @@ impl Decided<'_> {
         if self.cluster.paused {
             return None;
         }
-        let leftover = self.applied.refusals().iter().find_map(|r| match &r.why {
-            Blocked::Leftover { object } => Some(WaitingOn::Leftover {
-                object: object.clone(),
-            }),
-            Blocked::Conflict { .. } | Blocked::Rejected { .. } => None,
-        });
+        let leftover = self
+            .done
+            .applied
+            .refusals()
+            .iter()
+            .find_map(|r| match &r.why {
+                Blocked::Leftover { object } => Some(WaitingOn::Leftover {
+                    object: object.clone(),
+                }),
+                Blocked::Conflict { .. } | Blocked::Rejected { .. } => None,
+            });
         leftover.or_else(|| self.plan.waiting.clone())
     }
 }
@@ -245,7 +251,7 @@ pub async fn tell(
     reason: Reason,
     words: &str,
 ) {
-    let event = events::event(type_, reason.as_str(), "Stop", words);
+    let event = event::event(type_, reason.as_str(), "Stop", words);
     events::send(ctx, cluster, &[event]).await;
 }
 

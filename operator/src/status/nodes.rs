@@ -6,7 +6,7 @@ use readstates_operator_api::{
     DatabaseNode, DatabaseNodeState, ReadStateClusterStatus, conditions::Reason,
 };
 
-use super::events::event;
+use super::event::event;
 use crate::world::{Seen, World};
 
 /// What is free on the fullest disk, in whole GiB: a status that told every byte would be written at every look.

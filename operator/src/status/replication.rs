@@ -5,7 +5,7 @@ use readstates_operator_api::{
     DatabaseReplication, DatabaseReplicationStage, ReadStateClusterStatus, conditions::Reason,
 };
 
-use super::events::event;
+use super::event::event;
 
 /// An event when a stage begins, and one at the end of each step.
 pub(super) fn news(

@@ -103,5 +103,5 @@ fn decided<'a>(report: &'a Report<'_>) -> Option<&'a Decided<'a>> {
 }
 
 fn is_blocked(decided: &Decided<'_>) -> bool {
-    !decided.applied.has_all_of(Component::Backup)
+    !decided.done.applied.has_all_of(Component::Backup)
 }

@@ -90,7 +90,7 @@ mod tests {
     use readstates_operator_api::ReadStateClusterStatus;
 
     use crate::{
-        apply::Applied,
+        apply::CarriedOut,
         fixtures::{CASSANDRA, Scene, id, now, scene},
         status::{Decided, Report, status},
     };
@@ -100,7 +100,7 @@ mod tests {
         let decided = Decided {
             cluster: &scene.cluster,
             plan: &plan,
-            applied: &Applied::All,
+            done: &CarriedOut::default(),
         };
         status(&Report {
             id: &id(),

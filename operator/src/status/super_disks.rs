@@ -9,7 +9,7 @@ use readstates_operator_api::{
     labels::KEEP_LEG,
 };
 
-use super::events::event;
+use super::event::event;
 use crate::{
     super_disk::{Judgement, SuperDiskSeen, judge, reason},
     world::World,

@@ -7,7 +7,7 @@ use readstates_operator_api::{ReadStateClusterStatus, labels::Component};
 
 use super::{Decided, Report, events, outcome, status};
 use crate::{
-    apply::{Applied, Blocked, Refusal},
+    apply::{Applied, Blocked, CarriedOut, Refusal},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
     telemetry::Outcome,
     world::{CertificatesSeen, ClientCaSeen, JobOutcome, Member, World},
@@ -19,10 +19,14 @@ pub(super) fn told(
     before: Option<&ReadStateClusterStatus>,
 ) -> ReadStateClusterStatus {
     let plan = scene.plan();
+    let done = CarriedOut {
+        applied: applied.clone(),
+        ..CarriedOut::default()
+    };
     let decided = Decided {
         cluster: &scene.cluster,
         plan: &plan,
-        applied,
+        done: &done,
     };
     let report = Report {
         id: &id(),
@@ -502,12 +506,14 @@ fn a_right_that_cache_pods_could_not_be_given_is_told() {
     let spec = "cache: { access: { callers: [{ name: cron, verbs: [read], serviceAccounts: [{ name: cron }] }] } }";
     let mut scene = scene(&format!("{spec}\n{}", EXTERNAL.trim_start()));
     let open = |scene: &Scene, unbound: Option<&str>| {
-        let mut plan = scene.plan();
-        plan.callers.unbound = unbound.map(str::to_owned);
+        let done = CarriedOut {
+            unbound: unbound.map(str::to_owned),
+            ..CarriedOut::default()
+        };
         let decided = Decided {
             cluster: &scene.cluster,
-            plan: &plan,
-            applied: &Applied::All,
+            plan: &scene.plan(),
+            done: &done,
         };
         let said = super::access::api_open(&decided);
         format!("{:?} {}: {}", said.status, said.reason, said.message)

@@ -5,7 +5,7 @@ use readstates_operator_api::{
     DatabaseUpgrade, DatabaseUpgradeStage, ReadStateClusterStatus, conditions::Reason, labels,
 };
 
-use super::events::event;
+use super::event::event;
 
 /// An event when a stage begins, and one at the end.
 pub(super) fn news(

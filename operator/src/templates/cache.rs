@@ -55,7 +55,7 @@ pub(super) fn stateful_set(
     };
     let (mut template, hashes) = match template {
         Template::Wanted => {
-            let hashes = (template_hash(cluster), cluster.cache_spec_hash.clone());
+            let hashes = (template_hash(cluster), cluster.cache_spec_hash());
             (pod_template(cluster), Some(hashes))
         }
         Template::Held {

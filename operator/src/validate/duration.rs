@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-/// Shortest and longest flush interval.
-const RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
+use readstates_operator_api::FLUSH_INTERVAL;
 
 /// Reads a flush interval. `None` when it is not a duration, or out of range.
 #[must_use]
 pub(super) fn parse(text: &str) -> Option<Duration> {
-    within(text, RANGE)
+    within(text, FLUSH_INTERVAL)
 }
 
 /// Reads a duration. `None` when it is not one, or below the first or above the second of these.

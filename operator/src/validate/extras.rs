@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, SecurityContext, Volume};
-use readstates_operator_api::PodTemplate;
+use readstates_agent::engine::Profile;
+use readstates_operator_api::{Engine, PodTemplate};
+use strum::VariantArray as _;
 
 use super::Checker;
 
@@ -58,21 +60,15 @@ const PORT_NAMES: [&str; 11] = [
     "watch",
 ];
 
-/// Our ports. The containers of a pod share its addresses.
-const PORTS: [i32; 14] = [
-    7000, 7001, 7199, 7400, 7401, 7402, 7403, 7404, 7405, 9042, 9108, 9180, 10000, 19042,
-];
+/// Our ports, beside those of engines. The containers of a pod share its addresses.
+const PORTS: [u16; 9] = [7000, 7400, 7401, 7402, 7403, 7404, 7405, 9042, 9108];
 
-/// Folders of the main container that are ours: nothing is mounted over, in or above them.
-const PATHS: [&str; 9] = [
+/// Folders of the main container that are ours, beside those of engines: nothing is mounted over, in or above them.
+const PATHS: [&str; 5] = [
     "/etc/readstates",
-    "/etc/scylla",
     "/run",
     "/tmp",
-    "/var/lib/cassandra",
     "/var/lib/readstates",
-    "/var/lib/scylla",
-    "/var/log/cassandra",
     "/var/run",
 ];
 
@@ -108,7 +104,7 @@ impl Checker {
             if !path.starts_with('/') {
                 let problem = format!("{path:?} is no absolute path");
                 self.wrong(format!("{field}.mountPath"), problem);
-            } else if let Some(ours) = PATHS.iter().find(|ours| overlap(ours, path)) {
+            } else if let Some(ours) = paths().find(|ours| overlap(ours, path)) {
                 self.wrong(
                     format!("{field}.mountPath"),
                     format!("{path} would hide or change {ours}, which the main container needs"),
@@ -161,7 +157,7 @@ impl Checker {
         for (at, port) in container.ports.iter().flatten().enumerate() {
             let field = format!("{field}.ports[{at}]");
             let name = port.name.as_deref().unwrap_or_default();
-            if PORT_NAMES.contains(&name) || PORTS.contains(&port.container_port) {
+            if PORT_NAMES.contains(&name) || ports().any(|ours| ours == port.container_port) {
                 let what = [name.to_owned(), port.container_port.to_string()];
                 let what = what.into_iter().filter(|w| !w.is_empty());
                 let what = what.collect::<Vec<_>>().join(" ");
@@ -222,6 +218,23 @@ impl Checker {
             }
         }
     }
+}
+
+fn profiles() -> impl Iterator<Item = &'static Profile> {
+    Engine::VARIANTS.iter().map(|engine| Profile::of(*engine))
+}
+
+fn ports() -> impl Iterator<Item = i32> {
+    let own = |profile: &'static Profile| profile.ports.iter().chain(&profile.metrics_port);
+    let of_engines = profiles().flat_map(own);
+    PORTS.iter().chain(of_engines).copied().map(i32::from)
+}
+
+/// Sorted.
+fn paths() -> impl Iterator<Item = &'static str> {
+    let of_engines = profiles().flat_map(|profile| profile.folders);
+    let paths: BTreeSet<_> = PATHS.iter().chain(of_engines).copied().collect();
+    paths.into_iter()
 }
 
 /// Whether one is the other or a folder above it.

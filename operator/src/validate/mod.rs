@@ -90,21 +90,13 @@ pub fn validate(
         monitoring,
     } = spec;
     let mut check = Checker::default();
-    let cache_spec_hash = said_of_cache(spec);
+    let said_of_cache = said_of_cache(spec);
     let cache = check.cache(cache, &id.namespace);
     let maintenance = check.maintenance(maintenance.as_ref());
     let mut store = check.store(database, images);
     if let Some(Store::Managed(managed)) = &mut store {
-        let pods = DatabaseSpec {
-            racks: None,
-            reclaim: None,
-            repair: None,
-            secret_ref: None,
-            clients: None,
-            ..database.clone()
-        };
         managed.said = Said {
-            pods: Box::new(pods),
+            pods: Box::new(said_of_pods(database)),
             image_pull_policy: *image_pull_policy,
             image_pull_secrets: image_pull_secrets.clone(),
             certificates: None,
@@ -137,7 +129,7 @@ pub fn validate(
             }),
             rotation: None,
             take_over_claim: None,
-            cache_spec_hash,
+            said_of_cache,
             operator_namespace: String::new(),
             token_review_role: None,
             login: Login::default(),
@@ -163,6 +155,60 @@ fn monitored(spec: &MonitoringSpec) -> Monitoring {
     }
 }
 
+/// The part of a spec that database pods are made from.
+fn said_of_pods(spec: &DatabaseSpec) -> DatabaseSpec {
+    let DatabaseSpec {
+        engine,
+        replication_factor,
+        racks: _,
+        storage,
+        volumes_of,
+        super_disk,
+        reclaim: _,
+        repair: _,
+        image,
+        resources,
+        agent_resources,
+        settings,
+        node_selector,
+        tolerations,
+        priority_class_name,
+        pod_template,
+        keyspace,
+        secret_ref: _,
+        developer_mode,
+        tls,
+        clients: _,
+        external,
+        embedded,
+    } = spec.clone();
+    DatabaseSpec {
+        engine,
+        replication_factor,
+        racks: None,
+        storage,
+        volumes_of,
+        super_disk,
+        reclaim: None,
+        repair: None,
+        image,
+        resources,
+        agent_resources,
+        settings,
+        node_selector,
+        tolerations,
+        priority_class_name,
+        pod_template,
+        keyspace,
+        secret_ref: None,
+        developer_mode,
+        tls,
+        clients: None,
+        external,
+        embedded,
+    }
+}
+
 /// Hash of what a spec says of the cache pods themselves: not their number, nor which clients may reach or call them.
 fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
     let ReadStateClusterSpec {
@@ -179,16 +225,37 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         identity: _,
         monitoring: _,
     } = spec;
+    let CacheSpec {
+        capacity_states,
+        flush_interval,
+        flush_mode,
+        durability,
+        resources,
+        node_selector,
+        tolerations,
+        priority_class_name,
+        clients: _,
+        access,
+        pod_template,
+        service: _,
+        tls,
+    } = cache.clone();
     let pods = CacheSpec {
+        capacity_states,
+        flush_interval,
+        flush_mode,
+        durability,
+        resources,
+        node_selector,
+        tolerations,
+        priority_class_name,
         clients: None,
         access: None,
+        pod_template,
         service: None,
-        ..cache.clone()
+        tls,
     };
-    let access = cache
-        .access
-        .as_ref()
-        .map(|access| access.client_ca.is_some());
+    let access = access.map(|access| access.client_ca.is_some());
     // Of the database what cache pods connect to, and how.
     let DatabaseSpec {
         engine,

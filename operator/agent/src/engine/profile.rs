@@ -21,6 +21,15 @@ pub struct Profile {
     pub image: &'static str,
     /// Beginnings of the names of variables that the operator sets in its pods.
     pub variables: &'static [&'static str],
+    /// Folders of its container that it needs: nothing is mounted over, in or above them.
+    pub folders: &'static [&'static str],
+    /// Ports in its pods, beside that of its metrics and those that the pods of every engine have.
+    pub ports: &'static [u16],
+    /// The superuser of a new database.
+    pub superuser: &'static str,
+    /// Whether TLS between its nodes is switched on and off by stages while they serve. Where it is not, it is decided when
+    /// the cluster is created.
+    pub internode_by_stages: bool,
     /// Whether a setting may be one within another, such as `audit_logging_options.enabled`.
     pub inner_settings: bool,
     /// Whether `spec.database.developerMode` means something to it.
@@ -47,9 +56,6 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All engines.
-    pub(crate) const ENGINES: [Engine; 2] = [Engine::Cassandra, Engine::Scylla];
-
     /// That of an engine.
     #[must_use]
     pub fn of(engine: Engine) -> &'static Self {

@@ -8,7 +8,7 @@ use crate::{
     fixtures::{CASSANDRA, EXTERNAL, cluster, with_tls},
     objects::{Object, objects},
     plan::Plan,
-    spec::{Certificates, Database, Store, ValidatedCluster},
+    spec::{Certificates, Database, Observed, Store, ValidatedCluster},
     templates,
 };
 
@@ -198,7 +198,11 @@ fn other_certificates_are_another_wish_for_members_and_none_for_cache_pods() {
         mark: Some("m2".to_owned()),
         client: false,
     };
-    let after = plain.seen(before.login.clone(), other, false);
+    let after = plain.seen(Observed {
+        login: before.login.clone(),
+        certificates: other,
+        ..Observed::default()
+    });
     let name = |cluster| templates::update_name(cluster, database(cluster));
     assert_ne!(name(&before), name(&after));
     // The operator has not changed, so no consent is needed.

@@ -19,7 +19,10 @@ fn a_database_of_somebody_elses_is_claimed_and_never_altered() {
     let theirs = cluster(EXTERNAL);
     assert!(!environment(&job(&theirs)).contains(&own));
     let name = schema_job_name(&theirs);
-    let taking = theirs.taking_over(Some(&"uid-of-lost".to_owned()));
+    let taking = ValidatedCluster {
+        take_over_claim: Some("uid-of-lost".to_owned()),
+        ..theirs
+    };
     let args = job(&taking).args.unwrap();
     assert_eq!(args[args.len() - 2..], ["--take-over-claim", "uid-of-lost"]);
     // Another wish is another Job.

@@ -6,7 +6,7 @@ use readstates_operator_api::MembersMeanwhile;
 use crate::{
     fixtures::{CASSANDRA, EXTERNAL, cluster, id, with_tls},
     objects::move_network_policy,
-    spec::{BackupOwner, Identity, MoveTarget, ValidatedMigration},
+    spec::{Asked, BackupOwner, Identity, MoveTarget, ValidatedMigration},
     templates::{Ends, move_job},
 };
 
@@ -141,7 +141,10 @@ fn a_job_that_copies_ahead_does_not_verify_and_needs_no_empty_pass() {
 
 #[test]
 fn only_the_operator_reaches_the_pod() {
-    let source = ends().source.asked_of("readstates-system", None, None);
+    let source = ends().source.asked(Asked {
+        operator_namespace: "readstates-system",
+        ..Asked::default()
+    });
     let policy = move_network_policy(&source, &owner());
     let rules = policy.spec.unwrap().ingress.unwrap();
     let [rule] = &rules[..] else {

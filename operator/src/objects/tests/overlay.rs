@@ -193,7 +193,7 @@ fn the_service_of_the_api_is_of_the_type_that_is_wanted_and_changes_no_pod() {
     let set = "StatefulSet chat";
     assert_eq!(as_json(&balanced, set), as_json(CASSANDRA, set));
     assert_eq!(
-        cluster(&balanced).cache_spec_hash,
-        cluster(CASSANDRA).cache_spec_hash
+        cluster(&balanced).cache_spec_hash(),
+        cluster(CASSANDRA).cache_spec_hash()
     );
 }

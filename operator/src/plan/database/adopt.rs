@@ -4,7 +4,7 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, record};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, ready, record};
 use crate::world::PodSeen;
 
 /// Begins with a pod that is not on record and whose disk holds data that was never signed.
@@ -38,7 +38,7 @@ pub(super) fn begin(
         })
     };
     if back.host_id.is_some()
-        && let Err(why) = join::ready_for_change(sight, nodes, Some(&back))
+        && let Err(why) = ready::for_change(sight, nodes, Some(&back))
     {
         return Some(DatabaseWait::Health {
             step: format!("{} comes back to the database", pod.name),

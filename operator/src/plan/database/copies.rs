@@ -14,7 +14,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 
-use super::{DatabaseWait, NodesStep, Sight, cleanup, health, join, on_its_way, repair, upgrade};
+use super::{DatabaseWait, NodesStep, Sight, cleanup, health, on_its_way, ready, repair, upgrade};
 use crate::{templates, world::JobOutcome};
 
 /// Decides the stage, and what is done for it. What is waited for.
@@ -44,33 +44,6 @@ pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Databas
     Some(DatabaseWait::Replicating {
         copies,
         progress: "every node drops next what it need not hold any more".to_owned(),
-    })
-}
-
-/// Whether a step has begun and not ended.
-pub(super) fn has_begun(nodes: &NodesStep) -> bool {
-    let copies = nodes.replication.as_ref();
-    copies.is_some_and(|copies| copies.stage != DatabaseReplicationStage::Stable)
-}
-
-/// Why no other change begins: copies are being made or given up. Until the schema Job is there, a node may still join or
-/// leave, and the Job is made after that.
-pub(super) fn under_way(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
-    let copies = nodes.replication.as_ref()?;
-    let is_altered_now = || {
-        let job = templates::schema_job_name(sight.cluster);
-        job.is_some_and(|job| sight.world.jobs.contains_key(&job))
-    };
-    let blocks = match copies.stage {
-        DatabaseReplicationStage::Stable => false,
-        DatabaseReplicationStage::Altering => is_altered_now(),
-        DatabaseReplicationStage::Repairing => true,
-    };
-    blocks.then(|| {
-        format!(
-            "the number of copies of each read state is being changed to {}",
-            copies.keyspace
-        )
     })
 }
 
@@ -146,7 +119,7 @@ fn against(sight: &Sight<'_>, nodes: &NodesStep, next: i32) -> Option<String> {
     }
     repair::against(sight, nodes)
         .or_else(|| upgrade::against_moves(sight, nodes))
-        .or_else(|| join::ready_for_change(sight, nodes, None).err())
+        .or_else(|| ready::for_change(sight, nodes, None).err())
 }
 
 /// Whether the keyspace has the number on record.

@@ -11,7 +11,8 @@
 //! The stage is read from the templates that the racks have: nothing else is kept, and a change of mind half-way leads back.
 
 use jiff::Timestamp;
-use readstates_operator_api::{Engine, InternodeTls};
+use readstates_agent::engine::Profile;
+use readstates_operator_api::InternodeTls;
 
 use super::{Sight, outdated};
 use crate::{
@@ -26,11 +27,11 @@ pub fn stage(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> Optio
     let sight = Sight::of(cluster, world, now)?;
     sight.database.tls.as_ref()?;
     let wanted = sight.database.wanted_internode();
-    Some(match sight.database.engine {
-        Engine::Cassandra => next(&racks(&sight), wanted),
-        // Decided when the cluster is created.
-        Engine::Scylla => wanted,
-    })
+    if Profile::of(sight.database.engine).internode_by_stages {
+        Some(next(&racks(&sight), wanted))
+    } else {
+        Some(wanted)
+    }
 }
 
 /// A rack whose nodes run, or may run soon.
@@ -50,7 +51,9 @@ fn racks(sight: &Sight<'_>) -> Vec<RackSeen> {
             stage: seen
                 .template
                 .as_deref()
-                .map_or(InternodeTls::Disabled, templates::internode_of),
+                .map_or(InternodeTls::Disabled, |template| {
+                    templates::internode_of(sight.database.engine, template)
+                }),
             complete: is_complete(sight, name, seen),
         })
         .collect()

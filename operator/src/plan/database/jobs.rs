@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_agent::wire::{Job, RequestedJob};
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
-use super::{NodesStep, Order, Sight, attempts, health, join, upgrade};
+use super::{NodesStep, Order, Sight, attempts, health, ready};
 use crate::world::PodSeen;
 
 /// How far a job is.
@@ -84,7 +84,7 @@ pub(super) fn may_tell(
     if let Some(busy) = busy(sight, nodes) {
         return Err(format!("it begins after {busy}"));
     }
-    join::ready_for_change(sight, nodes, None)
+    ready::for_change(sight, nodes, None)
         .map_err(|why| format!("it begins when all nodes are well: {why}"))?;
     let pod = sight.pod(&record.name).cloned();
     let uid = pod.as_ref().and_then(|pod| pod.uid.clone());
@@ -113,7 +113,7 @@ fn busy(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
         Order::Repair { pod, .. } => Some(format!("the repair of {}", pod.name)),
         Order::Start { .. } | Order::Decommission { .. } | Order::Upgrade { .. } => None,
     });
-    told.or_else(|| upgrade::running(sight, nodes)).or_else(|| {
+    told.or_else(|| running_step(sight, nodes)).or_else(|| {
         health::members(&nodes.records).find_map(|record| {
             let view = health::last_view(sight, &record.name).ok()?;
             if runs(view.repair.as_deref()) {
@@ -122,4 +122,25 @@ fn busy(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
             runs(view.cleanup.as_ref()).then(|| format!("the cleanup of {}", record.name))
         })
     })
+}
+
+/// The member that has a step of an upgrade under way, by its agent's word or by what is told in this round.
+pub(super) fn running_step(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
+    let told = nodes.orders.iter().find_map(|order| match order {
+        Order::Upgrade { pod, .. } => Some(pod.name.as_str()),
+        Order::Start { .. }
+        | Order::Decommission { .. }
+        | Order::Cleanup { .. }
+        | Order::Repair { .. } => None,
+    });
+    let mut members = health::members(&nodes.records);
+    let runs = |record: &&DatabaseNode| {
+        let Ok(view) = health::last_view(sight, &record.name) else {
+            return false;
+        };
+        let by_agent = view.upgrade.as_ref().map(|seen| &seen.job);
+        by_agent == Some(&Job::Running)
+    };
+    let pod = told.or_else(|| members.find(runs).map(|record| record.name.as_str()))?;
+    Some(format!("the step of {pod} in the change of the release"))
 }

@@ -6,7 +6,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health,
-    preflight, record, repair, replace, super_disks,
+    preflight, ready, record, repair, replace, super_disks,
 };
 use crate::world::PodSeen;
 
@@ -88,7 +88,7 @@ fn begin_new(
         }
     } else {
         let step = || format!("{} joins the database", pod.name);
-        let ready = ready_for_change(sight, nodes, None);
+        let ready = ready::for_change(sight, nodes, None);
         let at_risk = super_disks::member_at_risk(sight, nodes, &pod.name);
         let repaired_first = || repair::against(sight, nodes);
         if let Some(why) = ready.err().or(at_risk).or_else(repaired_first) {
@@ -117,28 +117,6 @@ fn is_only(sight: &Sight<'_>, pod: &PodSeen) -> bool {
 fn is_first(sight: &Sight<'_>, pod: &str) -> bool {
     let first = sight.database.racks.first();
     first.is_some_and(|rack| sight.name(rack, 0) == pod)
-}
-
-pub(super) fn ready_for_change(
-    sight: &Sight<'_>,
-    nodes: &NodesStep,
-    except: Option<&DatabaseNode>,
-) -> Result<(), String> {
-    let others = |r: &&DatabaseNode| except.is_none_or(|e| e.name != r.name);
-    if !health::members(&nodes.records).any(|r| others(&r)) {
-        return Err("there is no other member".to_owned());
-    }
-    health::check(sight, &nodes.records, except)?;
-    if except.is_none() && !sight.no_pod_turns() {
-        return Err("a pod is being restarted".to_owned());
-    }
-    Ok(())
-}
-
-/// Whether there is no other node, but for such as have left.
-pub(super) fn is_alone(nodes: &NodesStep, name: &str) -> bool {
-    let gone = |r: &DatabaseNode| r.state == DatabaseNodeState::Left;
-    nodes.records.iter().all(|r| r.name == name || gone(r))
 }
 
 /// Goes on with the node that is joining or taking its old place.
@@ -234,7 +212,7 @@ fn may_still_join(
 ) -> Result<(), String> {
     match record.state {
         DatabaseNodeState::Joining if health::members(&nodes.records).next().is_some() => {
-            ready_for_change(sight, nodes, Some(record))
+            ready::for_change(sight, nodes, Some(record))
         }
         DatabaseNodeState::Joining
         | DatabaseNodeState::Replacing
@@ -260,7 +238,7 @@ fn start(
     let seeds = if health::members(&nodes.records).next().is_none() && !unrecorded.is_empty() {
         let addresses = unrecorded.iter().filter_map(|p| p.ip.clone());
         addresses.take(SEEDS).collect()
-    } else if is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
+    } else if ready::is_alone(nodes, &record.name) && is_first(sight, &pod.name) {
         vec![ip]
     } else {
         match record.state {
@@ -271,7 +249,7 @@ fn start(
             | DatabaseNodeState::Repairing
             | DatabaseNodeState::Member
             | DatabaseNodeState::Leaving
-            | DatabaseNodeState::Left => ready_for_change(sight, nodes, Some(record))?,
+            | DatabaseNodeState::Left => ready::for_change(sight, nodes, Some(record))?,
         }
         let members = health::members(&nodes.records)
             .filter(|m| !ignore_dead.iter().any(|id| Some(id) == m.host_id.as_ref()));

@@ -23,6 +23,7 @@ mod adopt;
 mod attempts;
 mod back;
 mod cleanup;
+mod consent;
 mod copies;
 mod halt;
 mod health;
@@ -31,6 +32,7 @@ mod jobs;
 mod join;
 mod leave;
 mod preflight;
+mod ready;
 mod record;
 mod repair;
 mod replace;
@@ -98,7 +100,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
     // What has begun goes on, since others wait for its end.
-    if copies::has_begun(&nodes)
+    if ready::changes_copies(&nodes)
         || copies::is_unsure(&sight)
         || (waiting.is_none() && upkeep.is_none())
     {

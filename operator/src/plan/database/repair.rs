@@ -20,8 +20,9 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingJob};
 
 pub(super) use self::schedule::{inherit, scheduled};
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, copies, health,
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
     jobs::{self, Stage},
+    ready,
 };
 
 /// Time from one repair of a node to the next, if there is anything to compare and the spec wants it.
@@ -39,7 +40,7 @@ pub(super) fn of_rebuilt(sight: &Sight<'_>) -> Option<PendingJob> {
 /// Puts on record how repairs ended, by what agents say.
 pub(super) fn settle(sight: &Sight<'_>, nodes: &mut NodesStep) {
     // A change of the number of copies that has begun comes to its end, though repairs are not wanted any more.
-    let wanted = every(sight).is_some() || copies::has_begun(nodes);
+    let wanted = every(sight).is_some() || ready::changes_copies(nodes);
     for record in nodes.records.iter_mut().filter(|r| r.is_member()) {
         if !wanted {
             (record.repair, record.last_repaired) = (None, None);
@@ -226,7 +227,7 @@ pub(super) fn against(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     if let Some(pod) = running(sight, nodes) {
         return Some(format!("{pod} is being repaired"));
     }
-    if let Some(why) = copies::under_way(sight, nodes) {
+    if let Some(why) = ready::against_while_copying(sight, nodes) {
         return Some(why);
     }
     let unable = |name: &str| health::last_view(sight, name).is_ok_and(|view| !view.repairs);

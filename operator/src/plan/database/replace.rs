@@ -9,7 +9,7 @@ use std::{
 use readstates_agent::wire::{Disk, Node, Phase};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, join, repair};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, ready, repair};
 
 /// How long a pod may take to come back before its node is no longer waited for.
 const COMING_BACK: Duration = Duration::from_mins(5);
@@ -52,7 +52,7 @@ pub(super) fn begin(
         return None;
     }
     // No other node is left to be asked, and the loss of everything is accepted.
-    let others = if join::is_alone(nodes, &lost.name) {
+    let others = if ready::is_alone(nodes, &lost.name) {
         Ok(Vec::new())
     } else {
         ready(sight, nodes, lost)
@@ -135,7 +135,7 @@ fn ready(
         .filter(|r| health::view(sight, &r.name).is_err())
         .collect();
     if away.is_empty() {
-        let ready = join::ready_for_change(sight, nodes, Some(lost));
+        let ready = ready::for_change(sight, nodes, Some(lost));
         return ready.map(|()| Vec::new()).map_err(NotReady::Wait);
     }
     let names: Vec<_> = away.iter().map(|r| r.name.as_str()).collect();

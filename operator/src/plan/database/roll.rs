@@ -4,13 +4,13 @@
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
-    DatabaseWait, Named, NodesStep, Sight, as_wanted, health, on_its_way, outdated, repair,
-    super_disks, upgrade, version,
+    DatabaseWait, Named, NodesStep, Sight, as_wanted, consent, health, on_its_way, outdated,
+    repair, super_disks, upgrade, version,
 };
 use crate::{
     plan::{WaitingOn, maintenance},
     spec::Rack,
-    templates::{self, Template},
+    templates::Template,
     world::{PodSeen, StatefulSetSeen},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn decide(
     if as_wanted(sight, rack, seen) {
         return go_on(sight, nodes, (rack, seen), turns, Template::Wanted);
     }
-    if let Some(update) = unconsented(sight, seen) {
+    if let Some(update) = consent::lacking(sight, seen) {
         nodes.update = Some(update);
         // A restart that was asked for brings no other template.
         return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
@@ -64,19 +64,6 @@ pub(super) fn decide(
         return go_on(sight, nodes, (rack, seen), turns, Template::as_seen(seen));
     }
     begin(sight, nodes, rack, seen, turns)
-}
-
-/// The name of the update that the rack waits for consent to: the spec is the same, and only the operator has changed.
-fn unconsented(sight: &Sight<'_>, seen: &StatefulSetSeen) -> Option<String> {
-    let same = |hash: &String| (sight.database).says_the_same(hash, seen.claim_size.as_ref());
-    let ours = seen.spec_hash.as_ref().is_none_or(same);
-    let name = templates::update_name(sight.cluster, sight.database);
-    (ours && sight.world.consent.update.as_ref() != Some(&name)).then_some(name)
-}
-
-/// Whether the rack is to get the wanted template, unless its release speaks against it.
-pub(super) fn may_have_wanted(sight: &Sight<'_>, rack: &Rack, seen: &StatefulSetSeen) -> bool {
-    !as_wanted(sight, rack, seen) && unconsented(sight, seen).is_none()
 }
 
 /// Another template: written when its first pod may be restarted.

@@ -26,7 +26,7 @@ use readstates_agent::{engine::Profile, wire::Phase};
 use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage};
 
 pub(super) use self::begin::must_wait;
-use super::{DatabaseWait, NodesStep, Sight, health, on_its_way, outdated, roll, version};
+use super::{DatabaseWait, NodesStep, Sight, consent, health, jobs, on_its_way, outdated, version};
 use crate::{
     spec::Rack,
     templates::{self, Template},
@@ -201,7 +201,8 @@ fn may_be_had(sight: &Sight<'_>) -> bool {
         };
         let has = seen.template.as_deref().and_then(templates::database_image);
         has == Some(sight.database.image.as_str())
-            || (roll::may_have_wanted(sight, rack, seen) && version::against(sight, seen).is_none())
+            || (consent::may_have_wanted(sight, rack, seen)
+                && version::against(sight, seen).is_none())
     })
 }
 
@@ -226,7 +227,7 @@ fn all_run(sight: &Sight<'_>, nodes: &NodesStep, image: &str) -> bool {
 /// Why no pod that serves may be restarted now.
 pub(super) fn against_restart(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
     let upgrade = sight.world.upgrade.as_ref()?;
-    if let Some(busy) = job::running(sight, nodes) {
+    if let Some(busy) = jobs::running_step(sight, nodes) {
         return Some(busy);
     }
     match upgrade.stage {
@@ -253,11 +254,6 @@ pub(super) fn must_join(
     );
     let others = health::members(&nodes.records).next().is_some();
     others && !is_member && answers && begin::changes(sight, seen).is_some()
-}
-
-/// The member that has a step under way, if one has.
-pub(super) fn running(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
-    job::running(sight, nodes)
 }
 
 /// Why no node may join or leave and no repair begins: nodes of two releases, or with data in the format of two, do not

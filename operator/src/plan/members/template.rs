@@ -29,7 +29,7 @@ pub(super) fn decide(
         return (held, None);
     }
     // Pods of the release before say nothing of the spec that they were made for: taken for the same.
-    let same = |said: &String| *said == cluster.cache_spec_hash;
+    let same = |said: &String| *said == cluster.cache_spec_hash();
     let ours = set.spec_hash.as_ref().is_none_or(same);
     let name = &hash[..HASH];
     if ours && world.consent.update_cache.as_deref() != Some(name) {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn who_may_call_and_how_many_pods_there_are_is_no_change_of_pods() {
-        let hash = |spec: &str| cluster(spec).cache_spec_hash;
+        let hash = |spec: &str| cluster(spec).cache_spec_hash();
         let base = hash(CASSANDRA);
         assert_eq!(base, hash(&CASSANDRA.replace("replicas: 3", "replicas: 4")));
         let members = CASSANDRA.replace("members: 2", "members: 3");

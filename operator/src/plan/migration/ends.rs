@@ -4,7 +4,7 @@ use readstates_operator_api::MembersMeanwhile;
 
 use super::{MoveInput, MoveRecord, Obstacle, Reason, Scene};
 use crate::{
-    spec::{Certificates, Identity, Login, MoveTarget, Store, ValidatedCluster},
+    spec::{Certificates, Identity, MoveTarget, Observed, Store, ValidatedCluster},
     templates::{self, Ends},
     validate::{validate, validate_target},
     world::SecretsSeen,
@@ -123,5 +123,8 @@ fn seen_by(cluster: ValidatedCluster, seen: &SecretsSeen) -> ValidatedCluster {
         },
         Some(_) | None => Certificates::default(),
     };
-    cluster.seen(Login::default(), certificates, false)
+    cluster.seen(Observed {
+        certificates,
+        ..Observed::default()
+    })
 }

@@ -76,28 +76,6 @@ fn between_nodes(name: &str) -> String {
     format!("server_encryption_options.{name}")
 }
 
-/// How far a node with this container encrypts its traffic with others.
-pub(super) fn internode_of(node: &Container) -> InternodeTls {
-    let mut variables = node.env.iter().flatten();
-    let options = variables
-        .find(|one| one.name == JVM_OPTIONS)
-        .and_then(|one| one.value.as_deref())
-        .unwrap_or_default();
-    let has = |name: &str, value: &str| {
-        let wanted = setting(&between_nodes(name), value);
-        options.split(' ').any(|one| one == wanted.trim_start())
-    };
-    if !has(OPTIONAL, "true") && !has(OPTIONAL, "false") {
-        InternodeTls::Disabled
-    } else if has(ENCRYPTION, "none") {
-        InternodeTls::Accepted
-    } else if has(OPTIONAL, "true") {
-        InternodeTls::Preferred
-    } else {
-        InternodeTls::Required
-    }
-}
-
 const PEM: &str = "org.apache.cassandra.security.PEMBasedSslContextFactory";
 
 /// The image's entrypoint writes into the folder of the image's settings, and the root file system is read-only. So it
@@ -166,6 +144,27 @@ impl Nodes for Cassandra {
 
     fn admin(&self) -> String {
         "127.0.0.1:7199".to_owned()
+    }
+
+    fn internode_of(&self, node: &Container) -> InternodeTls {
+        let mut variables = node.env.iter().flatten();
+        let options = variables
+            .find(|one| one.name == JVM_OPTIONS)
+            .and_then(|one| one.value.as_deref())
+            .unwrap_or_default();
+        let has = |name: &str, value: &str| {
+            let wanted = setting(&between_nodes(name), value);
+            options.split(' ').any(|one| one == wanted.trim_start())
+        };
+        if !has(OPTIONAL, "true") && !has(OPTIONAL, "false") {
+            InternodeTls::Disabled
+        } else if has(ENCRYPTION, "none") {
+            InternodeTls::Accepted
+        } else if has(OPTIONAL, "true") {
+            InternodeTls::Preferred
+        } else {
+            InternodeTls::Required
+        }
     }
 
     fn security(&self) -> PodSecurityContext {

@@ -57,14 +57,14 @@ pub fn database_image(template: &PodTemplateSpec) -> Option<&str> {
         .as_deref()
 }
 
-/// How far nodes of this template encrypt their traffic with each other. Only Cassandra's can have another stage than the
-/// spec wants.
+/// How far nodes of this template encrypt their traffic with each other, for an engine that changes that by stages.
 #[must_use]
-pub fn internode_of(template: &PodTemplateSpec) -> InternodeTls {
+pub fn internode_of(engine: Engine, template: &PodTemplateSpec) -> InternodeTls {
     let containers = template.spec.iter().flat_map(|spec| &spec.containers);
     let mut node = containers.filter(|one| one.name == DATABASE);
-    node.next()
-        .map_or(InternodeTls::Disabled, cassandra::internode_of)
+    node.next().map_or(InternodeTls::Disabled, |node| {
+        nodes(engine).internode_of(node)
+    })
 }
 
 /// A node's place in the database.
@@ -88,6 +88,9 @@ trait Nodes {
 
     /// Where its admin port listens, on loopback.
     fn admin(&self) -> String;
+
+    /// How far a node with this container encrypts its traffic with others.
+    fn internode_of(&self, node: &Container) -> InternodeTls;
 
     /// Which user it runs as, and with which rights.
     fn security(&self) -> PodSecurityContext;

@@ -6,6 +6,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
+use readstates_agent::engine::Profile;
 use readstates_operator_api::InternodeTls;
 
 use super::{
@@ -44,10 +45,9 @@ if [ \"$(nproc)\" = \"$shards\" ]; then
 fi
 ";
 
-/// The superuser of a new database, which `ScyllaDB` before 2026.2 creates by itself, and its first password, as
-/// crypt(3) has it: the schema Job logs in with it once, to set a different one. The database ignores both where there
-/// is a superuser already.
-const FIRST_SUPERUSER: &str = "cassandra";
+/// The superuser's first password in a new database, as crypt(3) has it: the schema Job logs in with it once, to set a
+/// different one. `ScyllaDB` before 2026.2 creates this superuser by itself. The database ignores name and password where
+/// there is a superuser already.
 const FIRST_PASSWORD: &str = "$6$readstates$EMuIw2y7cEY1qVqAdcN.pSakRGivCg1.HaJ0ui6h34V9i/q.UQFAD4w6TWOvxZaF3gxnQ6/hqw3YLxLMxRjhf.";
 
 /// CQL over TLS and no other way, on all its ports; and between nodes, where that is asked for. The image's own settings
@@ -83,6 +83,7 @@ pub(super) struct Scylla;
 
 impl Nodes for Scylla {
     fn container(&self, place: &Place<'_>) -> Container {
+        let profile = Profile::of(place.database.engine);
         let resources = &place.database.resources;
         let guaranteed = guaranteed(resources);
         let overprovisioned = if guaranteed { "0" } else { "1" };
@@ -120,7 +121,7 @@ impl Nodes for Scylla {
             ("--overprovisioned", overprovisioned),
             ("--authenticator", "PasswordAuthenticator"),
             ("--authorizer", "CassandraAuthorizer"),
-            ("--auth-superuser-name", FIRST_SUPERUSER),
+            ("--auth-superuser-name", profile.superuser),
             ("--auth-superuser-salted-password", FIRST_PASSWORD),
         ] {
             args.extend([option.to_owned(), value.to_owned()]);
@@ -155,6 +156,11 @@ impl Nodes for Scylla {
 
     fn admin(&self) -> String {
         "127.0.0.1:10000".to_owned()
+    }
+
+    /// It has no stages that could be read.
+    fn internode_of(&self, _: &Container) -> InternodeTls {
+        InternodeTls::Disabled
     }
 
     /// The image's start script and supervisor run as root, whose files the data is then. So do the containers beside

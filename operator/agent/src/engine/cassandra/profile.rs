@@ -19,6 +19,11 @@ pub(crate) static PROFILE: Profile = Profile {
         "LOCAL_JMX",
         "POD_",
     ],
+    folders: &["/var/lib/cassandra", "/var/log/cassandra"],
+    // JMX.
+    ports: &[7199],
+    superuser: "cassandra",
+    internode_by_stages: true,
     inner_settings: true,
     developer_mode: false,
     // A JVM collects garbage on more CPUs than it asks for.

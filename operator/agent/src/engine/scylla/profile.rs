@@ -12,6 +12,11 @@ pub(crate) static PROFILE: Profile = Profile {
     title: "ScyllaDB",
     image: "scylladb/scylla:2025.1.13",
     variables: &["SCYLLA_", "POD_"],
+    folders: &["/etc/scylla", "/var/lib/scylla"],
+    // TLS between nodes, the REST API, and CQL by shard.
+    ports: &[7001, 10000, 19042],
+    superuser: "cassandra",
+    internode_by_stages: false,
     inner_settings: false,
     developer_mode: true,
     // A shard has its CPU to itself.

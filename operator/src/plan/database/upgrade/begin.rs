@@ -6,7 +6,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStag
 
 use super::may_be_had;
 use crate::{
-    plan::database::{DatabaseWait, NodesStep, Sight, health, roll, version},
+    plan::database::{DatabaseWait, NodesStep, Sight, consent, health, version},
     templates,
     world::StatefulSetSeen,
 };
@@ -16,7 +16,7 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     let from = sight.database.racks.iter().find_map(|rack| {
         let seen = sight.world.racks.get(&rack.name)?;
         let has = changes(sight, seen)?;
-        roll::may_have_wanted(sight, rack, seen).then_some(has)
+        consent::may_have_wanted(sight, rack, seen).then_some(has)
     })?;
     let member = health::members(&nodes.records).next()?.name.clone();
     if !may_be_had(sight) || sight.cluster.lacks_certificates() {

@@ -2,7 +2,7 @@
 //! snapshot. In: the stage, the records, the words of agents. Out: at most one order, and how far it is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_agent::wire::{Job, Upgrade, UpgradeStep};
+use readstates_agent::wire::{Upgrade, UpgradeStep};
 use readstates_operator_api::{
     DatabaseNode, DatabaseUpgrade, DatabaseUpgradeStage, NodeUpgrade, PendingJob, labels,
 };
@@ -150,27 +150,6 @@ fn failed(
     change_job(nodes, &record.name, |job| {
         job.error = Some(error.to_owned());
     });
-}
-
-/// The member that has a step under way, by its agent's word or by what is told in this round.
-pub(super) fn running(sight: &Sight<'_>, nodes: &NodesStep) -> Option<String> {
-    let told = nodes.orders.iter().find_map(|order| match order {
-        Order::Upgrade { pod, .. } => Some(pod.name.as_str()),
-        Order::Start { .. }
-        | Order::Decommission { .. }
-        | Order::Cleanup { .. }
-        | Order::Repair { .. } => None,
-    });
-    let mut members = health::members(&nodes.records);
-    let runs = |record: &&DatabaseNode| {
-        let Ok(view) = health::last_view(sight, &record.name) else {
-            return false;
-        };
-        let by_agent = view.upgrade.as_ref().map(|seen| &seen.job);
-        by_agent == Some(&Job::Running)
-    };
-    let pod = told.or_else(|| members.find(runs).map(|record| record.name.as_str()))?;
-    Some(format!("the step of {pod} in the change of the release"))
 }
 
 /// Names a job to the agent: the same one told again begins no second one.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     fixtures::{CASSANDRA, Scene, now, scene},
+    plan::SecretsToMake,
     world::{ClaimSeen, SecretSeen},
 };
 
@@ -166,7 +167,7 @@ fn passwords_are_those_in_the_copies_and_no_others_are_made() {
     let mut scene = new("");
     scene.world.superuser = Some(SecretSeen::Absent);
     let plan = scene.plan();
-    assert!(!plan.secrets.superuser && !plan.secrets.login);
+    assert_eq!(plan.secrets, SecretsToMake::default());
     let mut scene = copied(scene).database_ready();
     scene.world.superuser = Some(SecretSeen::Absent);
     let waiting = scene.plan().waiting.unwrap().to_string();
