@@ -77,18 +77,17 @@ fn a_local_disk_that_is_pulled_and_put_back_is_filled_beside_udev() -> Result<()
 
 #[test]
 fn a_network_disk_that_is_assembled_by_others_again_and_again_is_ours_in_the_end() -> Result<()> {
-    let mut rack = Rack::new("udev-again")?;
+    let mut rack = with_udev("udev-again")?;
     let superdisk = Superdisk::default();
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
     let files = superdisk.write(&vm, "file", 4)?;
     superdisk.in_sync(&vm)?;
-    superdisk.tear_down(&vm)?;
-    // What udev does on a busy machine, where events of earlier writes are still to come: it has it at once whenever it
-    // was let go.
+    superdisk.ask(&vm, "teardown", "")?.success()?;
+    // As on a busy machine, where events of earlier writes are still to come: udev has it again whenever it was let go.
     let again = vm.begin(
-        "for n in 1 2 3; do while grep -q md127 /proc/mdstat; do usleep 10000; done; \
-         mdadm --incremental /dev/disk/by-id/google-data; done",
+        "disk=$(readlink -f /dev/disk/by-id/google-data); for n in 1 2 3; do \
+         while grep -q md127 /proc/mdstat; do usleep 10000; done; mdadm --incremental $disk; done",
         300 * SECOND,
     )?;
     vm.until("grep -q md127 /proc/mdstat", 60 * SECOND)?;

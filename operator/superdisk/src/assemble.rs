@@ -286,3 +286,24 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_udev_may_have_assembled_again_is_stopped_again_and_nothing_else_is_repeated() {
+        let array = || "md127".to_owned();
+        let stop = Action::Stop {
+            array: array(),
+            because: "it holds the durable leg and does not run",
+        };
+        let grow = Action::GrowMirror {
+            array: array(),
+            kib: 8,
+        };
+        assert!(may_be_repeated(&[stop.clone(), grow.clone()]));
+        assert!(!may_be_repeated(&[grow, stop]));
+        assert!(!may_be_repeated(&[]));
+    }
+}
