@@ -201,6 +201,8 @@ mod tests {
     use readstates_operator_api::SuperDiskState::{
         DurableLost, FastLost, Healthy, Rebuilding, Refused, Unknown,
     };
+    use strum::VariantArray;
+    use superdisk::model::Code;
 
     use super::*;
     use crate::{
@@ -244,6 +246,17 @@ mod tests {
         ReadStateClusterStatus {
             super_disks: entries(world, before, at),
             ..ReadStateClusterStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_person_is_asked_where_the_super_disk_takes_an_answer() {
+        for code in Code::VARIANTS {
+            assert_eq!(
+                answers(code.as_str()).is_some(),
+                code.is_for_a_person(),
+                "{code}"
+            );
         }
     }
 
