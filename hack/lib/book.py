@@ -23,10 +23,10 @@ OTHERS = [
 ]
 # Words that the code gives to users, and the page that must explain each.
 WORDS = [
-    ("operator/api/src", re.compile(r"^    (?P<word>[A-Z]\w+),$", re.MULTILINE), "enum Reason", "reference/conditions.md"),
-    ("operator/superdisk/src", re.compile(r'Self::\w+ => "(?P<word>E_[A-Z0-9_]+)"'), "", "reference/refusals.md"),
-    # Conditions of a super-disk, and what its repair waits for.
-    ("operator/superdisk/src/heal", re.compile(r'Self::\w+.* => "(?P<word>[a-z-]+)",'), "enum WaitingOn", "reference/refusals.md"),
+    ("operator/api/src", "*.rs", re.compile(r"^    (?P<word>[A-Z]\w+),$", re.MULTILINE), "enum Reason", "reference/conditions.md"),
+    ("operator/superdisk/src", "*.rs", re.compile(r'(?:Self::\w+ => |serialize = )"(?P<word>E_[A-Z0-9_]+)"'), "", "reference/refusals.md"),
+    # Conditions of a super-disk, and what its repair waits for: the metrics have a line for each.
+    ("operator/superdisk/src", "metrics.prom", re.compile(r'^superdisk_(?:state|waiting_on)\{\w+="(?P<word>[a-z-]+)"', re.MULTILINE), "", "reference/refusals.md"),
 ]
 
 FENCE = re.compile(r"^\s*(```|~~~)")
@@ -125,9 +125,9 @@ def check_summary(root):
 
 
 def check_words(root):
-    for folder, pattern, mark, page in WORDS:
+    for folder, files, pattern, mark, page in WORDS:
         words = set()
-        for file in sorted((root / folder).rglob("*.rs")):
+        for file in sorted((root / folder).rglob(files)):
             text = file.read_text()
             if mark in text:
                 words |= {found["word"] for found in pattern.finditer(text)}
