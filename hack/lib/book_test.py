@@ -16,8 +16,8 @@ FILES = {
     "readstates/book/src/reference/conditions.md": "# Reasons\n\n`Fine`, `Broken`\n",
     "readstates/book/src/reference/refusals.md": "# Refusals\n\n`E_BAD`, `not-yet`\n",
     "operator/api/src/conditions.rs": 'enum Reason {\n    /// Good.\n    Fine,\n    Broken,\n}\n',
-    "operator/superdisk/src/model.rs": 'Self::Bad => "E_BAD",\n',
-    "operator/superdisk/src/heal/decision.rs": 'enum WaitingOn\nSelf::On { .. } => "not-yet",\n',
+    "operator/superdisk/src/model.rs": '#[strum(serialize = "E_BAD")]\n',
+    "operator/superdisk/src/metrics.prom": 'superdisk_waiting_on{on="not-yet"} 0\n',
 }
 PAGE = "readstates/book/src/page.md"
 
