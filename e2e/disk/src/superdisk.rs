@@ -306,7 +306,7 @@ impl Superdisk {
     }
 
     /// The oracle: both legs are in sync, md's own check finds no difference after a time of quiet, the
-    /// durable leg is in slot 0 and write-mostly, and the files are there.
+    /// durable leg is in slot 0 and write-mostly, pages do not change while they are written, and the files are there.
     ///
     /// # Errors
     /// When any of it is not so.
@@ -321,6 +321,8 @@ impl Superdisk {
             slot.contains("write_mostly") && slot.contains(&self.durable),
             "slot 0 is not the durable leg: {slot}"
         );
+        let stable = vm.run(&format!("cat /sys/block/{mirror}/queue/stable_writes"))?;
+        ensure!(stable.trim() == "1", "pages change while they are written");
         let mismatch = mismatch(vm, &mirror)?;
         if mismatch != 0 {
             let place = first_difference(vm, &mirror)?;

@@ -199,6 +199,10 @@ pub enum Knob {
     Backlog,
     /// Whether seeks are slow: taken over from the durable leg's device.
     Rotational,
+    /// Whether filesystems that are mounted from now on leave a page as it is while it is written. Each leg's disk reads the
+    /// page at a time of its own: one that has changed meanwhile is not the same on both if the power fails before it is
+    /// written again. See md(4), "scrubbing and mismatches".
+    StableWrites,
 }
 
 impl Knob {
@@ -211,6 +215,7 @@ impl Knob {
             Self::SyncSpeedMax => "md/sync_speed_max",
             Self::Backlog => "md/bitmap/backlog",
             Self::Rotational => "queue/rotational",
+            Self::StableWrites => "queue/stable_writes",
         }
     }
 }

@@ -255,6 +255,7 @@ fn settings(spec: &Spec, mirror: &Array, ours: &Ours<'_>) -> Vec<Action> {
             Knob::SyncSpeedMin => spec.policy.rebuild_min_kib,
             Knob::SyncSpeedMax => spec.policy.rebuild_max_kib,
             Knob::Backlog | Knob::Rotational => 0,
+            Knob::StableWrites => 1,
         };
         if mirror.knob(knob).is_some_and(|found| found != value) {
             steps.push(Action::Set {

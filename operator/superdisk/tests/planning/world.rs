@@ -353,6 +353,7 @@ impl World {
                 (Knob::SyncSpeedMax, 200_000),
                 (Knob::Backlog, 0),
                 (Knob::Rotational, 1),
+                (Knob::StableWrites, 0),
             ]
             .into(),
             Kind::Stripe(_) | Kind::Inactive(_) => BTreeMap::new(),
