@@ -169,8 +169,12 @@ fn differ_after_changes_on_the_way(name: &str, stable_writes: u8) -> Result<u64>
         "until [ -e /run/stop ]; do dd if=/dev/urandom of=/mnt/raw/pages bs=64k count=64 conv=notrunc; done 2>/dev/null",
         COPY,
     )?;
-    // Long enough for md to clear the bits of the bitmap: no start copies the pages any more.
-    vm.run("sleep 2; sync; touch /run/stop; sleep 20")?;
+    vm.run("sleep 2; sync; touch /run/stop")?;
+    // Until md has cleared all bits of the bitmap: no start copies the pages any more.
+    vm.until(
+        "[ $(for leg in vda md100; do mdadm --examine-bitmap /dev/$leg; done | grep -c ' 0 dirty') = 2 ]",
+        COPY,
+    )?;
     vm.cut_power()?;
     rack.durable().slow_down(Duration::ZERO);
     let vm = rack.boot()?;
