@@ -160,11 +160,12 @@ fn differ_after_changes_on_the_way(name: &str, stable_writes: u8) -> Result<u64>
          mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/md101; mkdir -p /mnt/raw; mount /dev/md101 /mnt/raw; \
          dd if=/dev/zero of=/mnt/raw/pages bs=1M count=4; sync"
     ))?;
-    // Small requests to a slow network disk wait in the guest's memory; nothing is written but by the one `sync`.
+    // Small requests to a slow network disk wait in the guest's memory, for longer than the writer takes to change them all;
+    // nothing is written but by the one `sync`.
     vm.run(
         "echo 0 >/proc/sys/vm/dirty_writeback_centisecs; echo 4 >/sys/block/vda/queue/max_sectors_kb",
     )?;
-    rack.durable().slow_down(Duration::from_millis(20));
+    rack.durable().slow_down(Duration::from_millis(100));
     let _writer = vm.begin(
         "until [ -e /run/stop ]; do dd if=/dev/urandom of=/mnt/raw/pages bs=64k count=64 conv=notrunc; done 2>/dev/null",
         COPY,
