@@ -230,7 +230,7 @@ fn ports() -> impl Iterator<Item = i32> {
     PORTS.iter().chain(of_engines).copied().map(i32::from)
 }
 
-/// Sorted.
+/// All folders that are ours, by name, so that a message names the same one each time.
 fn paths() -> impl Iterator<Item = &'static str> {
     let of_engines = profiles().flat_map(|profile| profile.folders);
     let paths: BTreeSet<_> = PATHS.iter().chain(of_engines).copied().collect();

@@ -157,56 +157,35 @@ fn monitored(spec: &MonitoringSpec) -> Monitoring {
 
 /// The part of a spec that database pods are made from.
 fn said_of_pods(spec: &DatabaseSpec) -> DatabaseSpec {
+    let mut said = spec.clone();
     let DatabaseSpec {
-        engine,
-        replication_factor,
-        racks: _,
-        storage,
-        volumes_of,
-        super_disk,
-        reclaim: _,
-        repair: _,
-        image,
-        resources,
-        agent_resources,
-        settings,
-        node_selector,
-        tolerations,
-        priority_class_name,
-        pod_template,
-        keyspace,
-        secret_ref: _,
-        developer_mode,
-        tls,
-        clients: _,
-        external,
-        embedded,
-    } = spec.clone();
-    DatabaseSpec {
-        engine,
-        replication_factor,
-        racks: None,
-        storage,
-        volumes_of,
-        super_disk,
-        reclaim: None,
-        repair: None,
-        image,
-        resources,
-        agent_resources,
-        settings,
-        node_selector,
-        tolerations,
-        priority_class_name,
-        pod_template,
-        keyspace,
-        secret_ref: None,
-        developer_mode,
-        tls,
-        clients: None,
-        external,
-        embedded,
-    }
+        racks,
+        reclaim,
+        repair,
+        secret_ref,
+        clients,
+        engine: _,
+        replication_factor: _,
+        storage: _,
+        volumes_of: _,
+        super_disk: _,
+        image: _,
+        resources: _,
+        agent_resources: _,
+        settings: _,
+        node_selector: _,
+        tolerations: _,
+        priority_class_name: _,
+        pod_template: _,
+        keyspace: _,
+        developer_mode: _,
+        tls: _,
+        external: _,
+        embedded: _,
+    } = &mut said;
+    (*racks, *reclaim, *repair) = (None, None, None);
+    (*secret_ref, *clients) = (None, None);
+    said
 }
 
 /// Hash of what a spec says of the cache pods themselves: not their number, nor which clients may reach or call them.
@@ -225,37 +204,24 @@ fn said_of_cache(spec: &ReadStateClusterSpec) -> String {
         identity: _,
         monitoring: _,
     } = spec;
+    let mut pods = cache.clone();
     let CacheSpec {
-        capacity_states,
-        flush_interval,
-        flush_mode,
-        durability,
-        resources,
-        node_selector,
-        tolerations,
-        priority_class_name,
-        clients: _,
+        clients,
         access,
-        pod_template,
-        service: _,
-        tls,
-    } = cache.clone();
-    let pods = CacheSpec {
-        capacity_states,
-        flush_interval,
-        flush_mode,
-        durability,
-        resources,
-        node_selector,
-        tolerations,
-        priority_class_name,
-        clients: None,
-        access: None,
-        pod_template,
-        service: None,
-        tls,
-    };
-    let access = access.map(|access| access.client_ca.is_some());
+        service,
+        capacity_states: _,
+        flush_interval: _,
+        flush_mode: _,
+        durability: _,
+        resources: _,
+        node_selector: _,
+        tolerations: _,
+        priority_class_name: _,
+        pod_template: _,
+        tls: _,
+    } = &mut pods;
+    (*clients, *service) = (None, None);
+    let access = access.take().map(|access| access.client_ca.is_some());
     // Of the database what cache pods connect to, and how.
     let DatabaseSpec {
         engine,
