@@ -23,7 +23,7 @@ const LOCK_TIME: Duration = Duration::from_secs(120);
 
 /// How often it begins anew because another has taken the durable leg: udev gives a device that was written to, to mdadm.
 const TAKEN: usize = 5;
-/// Before an array that is there again is stopped once more: what udev has to do by then is done.
+/// The time that udev gets for its pending events before an array that it has assembled again is stopped again.
 const SETTLES: Duration = Duration::from_millis(500);
 
 /// How it ended.
@@ -166,7 +166,7 @@ pub fn assemble_having_tried(
                 return leads_nowhere(&actions, served, AssembleError::NoProgress);
             }
             taken += 1;
-            log("  it is there again: another has assembled it, stopping it once more");
+            log("  it was assembled again by another program; it is stopped again");
             pause(SETTLES);
         }
         match round(&actions, &inventory, spec, executor, &mut tried, log) {
@@ -189,8 +189,8 @@ pub fn assemble_having_tried(
     leads_nowhere(&before, served, AssembleError::Endless)
 }
 
-/// Whether steps that were done may have to be done again: an array that was stopped is assembled again by udev, where that
-/// sees its components later than they were written to.
+/// Whether these steps may be needed twice. After an array was stopped, udev may still handle an event of an earlier write to
+/// one of its components, and assemble it again.
 fn may_be_repeated(actions: &[Action]) -> bool {
     matches!(actions.first(), Some(Action::Stop { .. }))
 }
