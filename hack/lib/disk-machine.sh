@@ -6,6 +6,8 @@ qemu-system-x86_64 qemu-system-x86 your distribution
 dpkg-deb           dpkg            a Debian or Ubuntu: kernels and programs of the guest are their packages
 apt-get            apt             a Debian or Ubuntu: kernels and programs of the guest are their packages
 setpriv            util-linux      your distribution
+xz                 xz-utils        your distribution
+zstd               zstd            your distribution
 "
 # A test that was told to end has ended by then, and nextest with it.
 DISK_GRACE=20

@@ -19,7 +19,7 @@ dm_mod dm_cache dm_cache_smq bcache
 NODE_MODULES="virtio_net overlay veth bridge br_netfilter"
 NODE_MODULE_FOLDERS="kernel/net/netfilter kernel/net/ipv4/netfilter kernel/net/ipv6/netfilter"
 
-# fill_disk_machine DIR: tools.cpio, fio.cpio, udev.cpio, busybox and, for each kernel, SERIES/vmlinuz, SERIES/modules.cpio and, with
+# fill_disk_machine DIR: tools.cpio, fio.cpio, udev.cpio, busybox and, for each kernel, SERIES/vmlinux, SERIES/modules.cpio and, with
 # more in it, SERIES/node-modules.cpio.
 fill_disk_machine() {
     local dir=$1 work=$1/work image version series
@@ -34,7 +34,7 @@ fill_disk_machine() {
         version=${image#"$root/boot/vmlinuz-"}
         series=$(cut -d. -f1-2 <<<"$version")
         mkdir "$dir/$series"
-        cp "$image" "$dir/$series/vmlinuz"
+        unpack_kernel "$image" "$dir/$series/vmlinux"
         # shellcheck disable=SC2086 # lists of words
         pack_modules "$root" "$version" "$work/$series" "$dir/$series/modules.cpio" $DISK_MODULES
         # shellcheck disable=SC2046,SC2086 # lists of words
@@ -62,6 +62,25 @@ download_guest_packages() {
     [[ " ${packages[*]} " == *" linux-image-"* ]] || die "apt-get knows no kernel" "as root: apt-get update"
     (cd "$1" && apt-get download -q "${packages[@]}")
 }
+
+# unpack_kernel VMLINUZ VMLINUX: an emulated processor takes six seconds to do this at each start. Where what lies in the image:
+# https://docs.kernel.org/arch/x86/boot.html (setup_sects, payload_offset, payload_length).
+unpack_kernel() {
+    local image=$1 setup offset length
+    setup=$(number_at "$image" 0x1f1 1) offset=$(number_at "$image" 0x248 4) length=$(number_at "$image" 0x24c 4)
+    # Its last four bytes are the length of what was packed.
+    tail -c "+$(((setup + 1) * 512 + offset + 1))" "$image" | head -c "$((length - 4))" >"$2.packed" || true
+    case $(head -c 4 "$2.packed" | od -An -tx1 | tr -d ' ') in
+    fd377a58) xz -dc <"$2.packed" >"$2" ;;
+    28b52ffd) zstd -dcq <"$2.packed" >"$2" ;;
+    *) die "$image is packed by neither xz nor zstd" ;;
+    esac
+    rm "$2.packed"
+    [ "$(head -c 4 "$2" | tail -c 3)" = ELF ] || die "$image has no kernel that can be started as it is"
+}
+
+# number_at FILE OFFSET BYTES
+number_at() { od -An "-tu$3" -j "$2" -N "$3" "$1" | tr -d ' '; }
 
 # pack_tools ROOT TREE ARCHIVE: init, busybox with its links, and the programs with the libraries that they name.
 pack_tools() {

@@ -269,7 +269,7 @@ impl Rack {
                 .ingredients
                 .machine
                 .join(&self.kernel.0)
-                .join("vmlinuz"),
+                .join("vmlinux"),
             initrd,
             kernel_arguments: self.kernel_arguments.clone(),
             drives: self.slots.iter().map(|(drive, ..)| drive.clone()).collect(),
