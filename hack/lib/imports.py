@@ -19,6 +19,8 @@ FOR_TESTS = re.compile(r"#\[cfg\(test\)\]\s*")
 TEST_MODULE = re.compile(r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
 # From where a path starts: the root, or some modules up.
 START = re.compile(r"(?<![\w:$])(?:(?P<crate>crate)|(?P<up>super(?:\s*::\s*super)*))\s*::\s*(?=[\w{*])")
+# A name of a path, and whether more of it follows.
+NAME = re.compile(r"\s*(\w+)(\s*::\s*)?")
 # What only those use that look or do: clocks, files, programs, threads, tasks, chance.
 EFFECT = re.compile(
     r"\b(?:Instant|SystemTime|Timestamp|Zoned|clock)\s*::\s*now\b|\.\s*(?:elapsed\s*\(|await\b)"
@@ -54,26 +56,24 @@ def without_tests(text):
     return "".join([*kept, code[at:]]), modules
 
 
-def first_names(code, at):
-    """The first name of each path that begins there: `a::b` or `{a::b, c}`."""
-    if code[at] != "{":
-        name = re.match(r"\w+", code[at:])
-        return [name[0]] if name else []
-    names, depth, fresh = [], 0, False
-    for token in re.finditer(r"\w+|[{},]", code[at:]):
-        if token[0] == "{":
-            depth += 1
-            fresh = depth == 1
-        elif token[0] == "}":
-            depth -= 1
-            if depth == 0:
-                break
-        elif token[0] == ",":
-            fresh = depth == 1
-        elif fresh:
-            names.append(token[0])
-            fresh = False
-    return names
+def paths(code, at):
+    """The names of each path that begins there, `a::b` or `{a::{b, c}, d}`, and where these end."""
+    names = []
+    while name := NAME.match(code, at):
+        names.append(name[1])
+        at = name.end()
+        if not name[2]:
+            return [names], at
+    if code[at : at + 1] != "{":
+        return [names], at
+    found, at = [], at + 1
+    while True:
+        inner, at = paths(code, at)
+        found += [[*names, *path] for path in inner]
+        end = re.compile("[,}]").search(code, at)
+        at = end.end()
+        if end[0] == "}":
+            return found, at
 
 
 def module_path(file):
@@ -95,22 +95,23 @@ def sources(root):
             yield path, str(name), code
 
 
-def edges(files, is_crate=True):
-    """The modules at the root of a crate or folder, and which of them uses which: `{(from, to): "file of one such use"}`."""
+def edges(files, inside=()):
+    """The modules at the root of a crate or of a folder in it, and which of them uses which: `{(from, to): "file of one such
+    use"}`. `inside` has the names of the folder's module."""
     found = {}
     modules = {path[0] for path, _, _ in files}
     for path, name, code in files:
+        here = [*inside, *path]
         for start in START.finditer(code):
-            if start["crate"] and not is_crate:
+            ups = start["up"].count("super") if start["up"] else len(here)
+            # A path that does not go up to the root stays in the module, or, in a module within a file, cannot tell.
+            if ups < len(path):
                 continue
-            ups = start["up"].count("super") if start["up"] else len(path)
-            # A path that does not go up to the root stays in the module, or, in a module within a file, cannot tell; one
-            # that goes further leaves the folder.
-            if ups != len(path):
-                continue
-            for to in first_names(code, start.end()):
-                if to in modules and to != path[0]:
-                    found.setdefault((path[0], to), name)
+            for names in paths(code, start.end())[0]:
+                whole = [*here[: len(here) - ups], *names]
+                folder, to = whole[: len(inside)], whole[len(inside) : len(inside) + 1]
+                if folder == [*inside] and to and to[0] in modules and to[0] != path[0]:
+                    found.setdefault((path[0], to[0]), name)
     return modules, found
 
 
@@ -164,7 +165,8 @@ def main(root, settings):
         if not (root / folder).is_dir():
             raise SystemExit(f"failed to look into {folder}: there is no such folder")
         files = list(sources(root / folder))
-        modules, found = edges(files, is_crate=Path(folder).name == "src")
+        parts = Path(folder).parts
+        modules, found = edges(files, parts[parts.index("src") + 1 :])
         for problem in [*problems(modules, found, order, back), *effects(files, pure)]:
             print(f"{folder}: {problem}")
             wrong += 1

@@ -71,16 +71,23 @@ class Imports(unittest.TestCase):
         self.assertEqual(modules, {"a", "b", "c", "d"})
         self.assertEqual(set(found), EDGES)
 
-    def test_in_a_folder_of_a_crate_only_its_own_modules_count(self):
+    def test_in_a_folder_of_a_crate_only_its_own_modules_count_however_they_are_named(self):
         files = [
-            (["a"], "a.rs", "use super::b; use crate::c; use super::super::c;"),
-            (["a", "deep"], "a/deep.rs", "use super::super::c; use super::b;"),
-            (["b"], "b.rs", ""),
-            (["c"], "c.rs", ""),
+            (["a"], "a.rs", "use super::b; use crate::c; use super::super::super::c; use super::super::inner::b;"),
+            (["a", "deep"], "a/deep.rs", "use super::super::c; use super::d; use crate::outer::{inner::{e::{X, Y}, Z}, f};"),
+            (["b"], "b.rs", "pub(in crate::outer::inner) fn x() {} use crate::{other::inner::a, outer::{f, inner::c}};"),
+            *([[name], f"{name}.rs", ""] for name in "cdef"),
         ]
-        _, found = imports.edges(files, is_crate=False)
-        self.assertEqual(set(found), {("a", "b"), ("a", "c")})
+        _, found = imports.edges(files, ("outer", "inner"))
+        self.assertEqual(set(found), {("a", "b"), ("a", "c"), ("a", "e"), ("b", "c")})
         self.assertEqual(found["a", "c"], "a/deep.rs")
+
+    def test_each_path_of_a_tree_is_told_whole(self):
+        code = "{a::{b, c::{self, D as E}}, f, g::*,}; h"
+        found, end = imports.paths(code, 0)
+        self.assertEqual([path for path in found if path], [["a", "b"], ["a", "c", "self"], ["a", "c", "D"], ["f"], ["g"]])
+        self.assertEqual(code[end:], "; h")
+        self.assertEqual(imports.paths("a::b(c::d, {e})", 0)[0], [["a", "b"]])
 
     def test_an_order_that_is_kept_passes(self):
         self.assertEqual(self.said(), (0, "src 4 modules, 4 imports, 0 against the order\n"))

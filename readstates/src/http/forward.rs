@@ -8,13 +8,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use readstates_api::{Problem, ProblemType, headers};
 
 use super::{
     Body, UNKNOWN,
-    passed::{Passed, too_many},
+    passed::{Passed, kept, too_many},
     singles::{Came, Single, Singles},
     target::Target,
 };
@@ -32,18 +32,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(6);
 pub(crate) const PART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections kept open to one member.
 const IDLE_PER_PEER: usize = 64;
-
-/// Headers of the owner's answer that mean something to the client. In frames each has its place here as its number: others
-/// are added at the end.
-pub(super) static RESPONSE_HEADERS: [HeaderName; 7] = [
-    header::CONTENT_ENCODING,
-    header::CONTENT_TYPE,
-    header::VARY,
-    header::ETAG,
-    header::LINK,
-    header::RETRY_AFTER,
-    header::ALLOW,
-];
 
 /// Talks to the other members.
 #[derive(Debug)]
@@ -195,19 +183,6 @@ impl Forwarder {
             .await
             .map_err(|error| silent(member, safe, request.headers, &error))
     }
-}
-
-/// What is kept of the headers of an owner's answer, and the number of its ring.
-pub(super) fn kept(headers: &HeaderMap) -> (HeaderMap, u64) {
-    let ring = headers.get(readstates_api::headers::RING);
-    let ring = ring.and_then(|number| number.to_str().ok()?.parse().ok());
-    let mut kept = HeaderMap::new();
-    for name in &RESPONSE_HEADERS {
-        if let Some(value) = headers.get(name) {
-            kept.insert(name, value.clone());
-        }
-    }
-    (kept, ring.unwrap_or(0))
 }
 
 /// Where a member takes requests that others forward.

@@ -14,8 +14,7 @@
 //! go one after the other, unless it has unusually many. A call that is dropped takes its request back if it has not
 //! left.
 
-mod frame;
-mod receive;
+pub(super) mod frame;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -36,7 +35,6 @@ use tokio::{
 };
 
 use self::frame::Encoded;
-pub(super) use self::receive::receive;
 use super::{
     passed::{Passed, too_many},
     reply::Body,
@@ -50,7 +48,7 @@ use crate::{
 };
 
 /// What a frame is declared as; another layout is another number.
-const MEDIA_TYPE: &str = "application/vnd.readstates.singles-1";
+pub(super) const MEDIA_TYPE: &str = "application/vnd.readstates.singles-1";
 
 /// Requests of one user that wait for each other. Those of a user who has more at once, such as a bot, go alone and
 /// leave room for others.

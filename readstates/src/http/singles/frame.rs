@@ -18,7 +18,7 @@ use readstates_api::{Id, headers};
 
 use crate::{
     http::{
-        forward::RESPONSE_HEADERS,
+        passed::RESPONSE_HEADERS,
         reply::{self, Body},
         selection::Selection,
         target::Target,
@@ -29,7 +29,8 @@ use crate::{
 /// A request with its headers and body; what is longer travels alone.
 const MOST_REQUEST_BYTES: usize = 4 << 10;
 /// A frame: as many as the queue takes for one.
-pub(super) const MOST_BYTES: usize = 4 + readstates_queues::MOST_RECORDS * MOST_REQUEST_BYTES;
+pub(in crate::http) const MOST_BYTES: usize =
+    4 + readstates_queues::MOST_RECORDS * MOST_REQUEST_BYTES;
 /// Far more than an answer of these operations has.
 const MOST_ANSWER_BYTES: usize = 1 << 20;
 /// Up to its headers.
@@ -64,12 +65,12 @@ pub(super) struct Encoded(Vec<u8>);
 
 /// A request of a frame.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) operation: Operation,
-    pub(super) target: Target,
-    pub(super) timeout: Duration,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(in crate::http) struct Request {
+    pub(in crate::http) operation: Operation,
+    pub(in crate::http) target: Target,
+    pub(in crate::http) timeout: Duration,
+    pub(in crate::http) headers: HeaderMap,
+    pub(in crate::http) body: Bytes,
 }
 
 /// An answer to the request at this place in the frame, and the number of the ring that its owner works by.
@@ -83,7 +84,7 @@ pub(super) struct Answered {
 /// The bytes are no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Malformed(&'static str);
+pub(in crate::http) struct Malformed(&'static str);
 
 const CUT_OFF: Malformed = Malformed("the frame ends within a request");
 const NOT_KNOWN: Result<(), Malformed> = Err(Malformed("a header is not known"));
@@ -134,7 +135,7 @@ pub(super) fn encode<'a>(
 }
 
 /// The requests of a frame: all of them make sense, or none is taken.
-pub(super) fn parse(mut frame: Bytes) -> Result<Vec<Request>, Malformed> {
+pub(in crate::http) fn parse(mut frame: Bytes) -> Result<Vec<Request>, Malformed> {
     let count = frame.try_get_u32_le().map_err(|_| CUT_OFF)?;
     if !(1..=readstates_queues::MOST_RECORDS as u32).contains(&count) {
         return Err(Malformed("the count of requests is out of range"));
@@ -174,7 +175,12 @@ fn take_request(frame: &mut Bytes) -> Result<Request, Malformed> {
 }
 
 /// An answer as it lies in the stream. What is not a part of the owner's answer to a single request is left out.
-pub(super) fn encode_answer(place: usize, parts: &Parts, body: &[u8], ring: u64) -> Vec<u8> {
+pub(in crate::http) fn encode_answer(
+    place: usize,
+    parts: &Parts,
+    body: &[u8],
+    ring: u64,
+) -> Vec<u8> {
     let kept = parts.headers.iter();
     let kept = kept.filter_map(|(name, value)| Some((number(&RESPONSE_HEADERS, name)?, value)));
     let mut bytes = Vec::with_capacity(4 + ANSWER_HEAD + 64 + body.len());

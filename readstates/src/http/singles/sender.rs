@@ -16,7 +16,7 @@ use super::{
     frame::{self, Answered},
 };
 use crate::{
-    http::{forward, reply::Body, route::SINGLES},
+    http::{passed, reply::Body, route::SINGLES},
     ownership::Ownership,
     store::chain,
 };
@@ -143,7 +143,7 @@ impl Frame {
             self.end_all(|| Came::Alone);
             return;
         }
-        let (kept, ring) = forward::kept(response.headers());
+        let (kept, ring) = passed::kept(response.headers());
         match response.bytes().await {
             Ok(body) => self.end_all(|| Came::Answer(copy(status, &kept, &body), ring)),
             Err(error) => self.silent(&error),

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -13,33 +13,33 @@ use futures::{
     StreamExt,
     stream::{FuturesUnordered, Stream},
 };
-use http::{HeaderValue, Method, Uri};
+use http::{HeaderValue, Method, Response, Uri};
 use hyper::body::Incoming;
 use readstates_api::{Problem, ProblemType};
 use tokio::time::timeout;
 
 use super::{
-    MEDIA_TYPE,
-    frame::{self, Request},
-};
-use crate::{
-    http::{
-        App, FORWARDED,
-        body::{self, Arrived},
-        deadline::Deadline,
-        head::Head,
-        reply::{self, Answer, Body},
-        requests,
+    App, FORWARDED,
+    body::{self, Arrived},
+    deadline::Deadline,
+    head::Head,
+    owner,
+    reply::{self, Answer, Body},
+    served::{booked, trace, worked},
+    singles::{
+        MEDIA_TYPE,
+        frame::{self, Request},
     },
-    operation::Port,
+    target::Target,
 };
+use crate::operation::{Operation, Port};
 
 /// How long the first answers may take before the response begins without them: its sender then sends the next frame.
 /// More than a backup takes, so that mostly one write has all; less than a load from the database.
 const FIRST_WITHIN: Duration = Duration::from_millis(2);
 
 /// Takes a frame. The response has a length when all answers are made at once; else they follow as they are made.
-pub(in crate::http) async fn receive(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
+pub(super) async fn receive(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
     body::require(&head.headers, MEDIA_TYPE)?;
     let body = body::read_up_to(&app.gates, content, frame::MOST_BYTES).await?;
     let requests = frame::parse(body.bytes.clone())
@@ -83,13 +83,27 @@ async fn one(
     parts.uri = Uri::try_from(operation.path(target.user, target.channel)).unwrap_or_default();
     parts.headers = headers;
     let head = Head::new(parts, Some(Deadline::after(timeout)));
-    let response =
-        requests::passed_on(&app, (Port::Members, operation), target, &head, &body).await;
+    let response = passed_on(&app, (Port::Members, operation), target, &head, &body).await;
     let ring = app.ownership.routes().number();
     let (parts, body) = response.into_parts();
     // What has a place in a frame is answered in one piece.
     let body = body.in_one_piece().unwrap_or_default();
     frame::encode_answer(place, &parts, &body, ring)
+}
+
+/// Answers a request of a frame within its deadline, and books it.
+async fn passed_on(
+    app: &App,
+    (port, operation): (Port, Operation),
+    target: Target,
+    head: &Head,
+    body: &[u8],
+) -> Response<Body> {
+    let started = Instant::now();
+    trace(app, operation, head);
+    let work = owner::serve_passed_on(app, operation, target, head, body);
+    let answered = worked(head, work).await;
+    booked(app, (port, operation), head, started, answered)
 }
 
 /// Requests under way; what is made of them is a stream of answers, all that are there at a time.
