@@ -23,7 +23,7 @@ use crate::{
     spec::{Asked, Identity, Observed, ValidatedCluster},
     status::{self, Decided, Report},
     stop::{self, LOOK_SOON},
-    telemetry::{self, Step},
+    telemetry::{self, Outcome, Step},
     validate::{InvalidSpec, validate},
     words::chain,
     world::{ClaimSeen, IdentitySeen, World},
@@ -81,6 +81,7 @@ impl Looked {
     }
 }
 
+/// Observes a cluster, plans, does what is planned, and writes the status.
 async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Result<Looked, Error> {
     let started = Instant::now();
     // What the watch handed out may be old by now, and old news must not be acted on.
@@ -93,17 +94,60 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
         ctx.failures.none(&cluster);
         return Ok(Looked::then(action));
     }
-    let id = Identity::of(&cluster)?;
     let now = Timestamp::now();
+    // The largest steps are in boxes, so that the whole stays small.
+    let seen = Box::pin(see(ctx, cluster, now)).await?;
+    let observed = telemetry::stepped(Step::Observe, started);
+    let (plan, done) = match &seen.valid {
+        Ok(valid) => {
+            let plan = plan(valid, &seen.world, now);
+            if writes == Writes::Never && !rests(&plan, &seen.world) {
+                return Ok(Looked::then(Action::await_change()));
+            }
+            let rollout = rollout(ctx, &seen.cluster, plan.rollout);
+            let plan = Plan { rollout, ..plan };
+            let planned = telemetry::stepped(Step::Plan, observed);
+            let done = if valid.paused {
+                Done::nothing(&seen.cluster)
+            } else {
+                Box::pin(carry_out(ctx, &seen, valid, &plan, now)).await?
+            };
+            telemetry::stepped(Step::Apply, planned);
+            (plan, done)
+        }
+        Err(_) => (Plan::default(), Done::nothing(&seen.cluster)),
+    };
+    let outcome = tell(ctx, &seen, &plan, &done, now).await?;
+    telemetry::reconciled(outcome, started.elapsed());
+    let at_rest =
+        seen.valid.is_ok() && rests(&plan, &seen.world) && done.carried_out.trouble.is_none();
+    done.asked?;
+    ctx.failures.none(&seen.cluster);
+    Ok(Looked {
+        at_rest,
+        action: Action::requeue(look_again(&plan)),
+    })
+}
+
+/// What a plan is made of.
+struct Seen {
+    id: Identity,
+    cluster: ReadStateCluster,
+    valid: Result<ValidatedCluster, InvalidSpec>,
+    world: World,
+    clients: PodClients,
+}
+
+/// Looks at everything of a cluster. Adopts what an earlier cluster of this name has left, and provides for its identity.
+async fn see(ctx: &Context, cluster: ReadStateCluster, now: Timestamp) -> Result<Seen, Error> {
+    let id = Identity::of(&cluster)?;
     let valid = validated(ctx, &id, &cluster);
     let cluster = Box::pin(stop::hold(ctx, cluster, valid.as_ref().ok())).await?;
     if valid.as_ref().is_ok_and(|valid| !valid.paused) {
         apply::adopt(&ctx.client, &id).await?;
     }
     let (identity, clients) = identity(ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
-    // The largest steps are in boxes, so that the whole stays small.
     let world = Box::pin(observe::observe(ctx, &id, &cluster, identity, &clients)).await?;
-    let observed = telemetry::stepped(Step::Observe, started);
     let valid = valid.map(|valid| {
         let observed = Observed {
             login: world.login(),
@@ -113,55 +157,45 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
         };
         valid.seen(observed)
     });
-
-    let (plan, done) = match &valid {
-        Ok(valid) => {
-            let plan = plan(valid, &world, now);
-            if writes == Writes::Never && !rests(&plan, &world) {
-                return Ok(Looked::then(Action::await_change()));
-            }
-            let rollout = rollout(ctx, &cluster, plan.rollout);
-            let plan = Plan { rollout, ..plan };
-            let planned = telemetry::stepped(Step::Plan, observed);
-            let done = if valid.paused {
-                Done::nothing(&cluster)
-            } else {
-                let done = carry_out(ctx, &clients, &cluster, valid, &world, &plan, now);
-                Box::pin(done).await?
-            };
-            telemetry::stepped(Step::Apply, planned);
-            (plan, done)
-        }
-        Err(_) => (Plan::default(), Done::nothing(&cluster)),
-    };
-    let spec = valid.as_ref().map(|cluster| Decided {
+    Ok(Seen {
+        id,
         cluster,
-        plan: &plan,
+        valid,
+        world,
+        clients,
+    })
+}
+
+/// Writes the status, and gives the outcome that it tells.
+async fn tell(
+    ctx: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    done: &Done,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
+    let began = Instant::now();
+    let spec = seen.valid.as_ref().map(|cluster| Decided {
+        cluster,
+        plan,
         done: &done.carried_out,
     });
     let report = Report {
-        id: &id,
-        before: cluster.status.as_ref(),
-        world: &world,
+        id: &seen.id,
+        before: seen.cluster.status.as_ref(),
+        world: &seen.world,
         spec,
         ending: None,
         now,
     };
-    let told = Instant::now();
     let status = ReadStateClusterStatus {
-        monitoring: done.monitoring,
+        monitoring: done.monitoring.clone(),
         ..status::status(&report)
     };
-    status::publish(ctx, &cluster, &status).await?;
-    ctx.rollouts.written(&cluster, &status);
-    telemetry::stepped(Step::Status, told);
-    telemetry::reconciled(status::outcome(&report), started.elapsed());
-    done.asked?;
-    ctx.failures.none(&cluster);
-    Ok(Looked {
-        at_rest: valid.is_ok() && rests(&plan, &world) && done.carried_out.trouble.is_none(),
-        action: Action::requeue(look_again(&plan)),
-    })
+    status::publish(ctx, &seen.cluster, &status).await?;
+    ctx.rollouts.written(&seen.cluster, &status);
+    telemetry::stepped(Step::Status, began);
+    Ok(status::outcome(&report))
 }
 
 /// The cluster as its spec and its annotations ask for it.
@@ -216,14 +250,18 @@ impl Done {
 /// Carries out a plan, in the order in which one thing needs another.
 async fn carry_out(
     ctx: &Context,
-    clients: &PodClients,
-    cluster: &ReadStateCluster,
+    seen: &Seen,
     valid: &ValidatedCluster,
-    world: &World,
     plan: &Plan,
     now: Timestamp,
 ) -> Result<Done, Error> {
-    let id = &valid.id;
+    let Seen {
+        id,
+        cluster,
+        world,
+        clients,
+        ..
+    } = seen;
     let mut done = Done::nothing(cluster);
     apply::make_secrets(&ctx.client, id, plan.secrets).await?;
     apply::delete_jobs(&ctx.client, id, &plan.jobs_to_delete).await?;
