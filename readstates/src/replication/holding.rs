@@ -24,11 +24,11 @@ pub(crate) struct Holding {
     time: Time,
     account: Arc<Account>,
     most: usize,
-    backup: Mutex<Backup<Arc<Done>, Arc<Image>>>,
+    backup: Mutex<Backup<Done, Arc<Image>>>,
 }
 
 /// What a promoted owner begins with.
-type OfUsers = Inherited<Arc<Done>, Arc<Image>>;
+type OfUsers = Inherited<Done, Arc<Image>>;
 
 /// What comes of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What an owner before this one acknowledged, of one slot.
-pub(crate) type OfSlot = Journal<Arc<Done>, Arc<Image>>;
+pub(crate) type OfSlot = Journal<Done, Arc<Image>>;
 
 /// A user's block when the database has `loaded`; `None` if that lacks nothing.
 ///

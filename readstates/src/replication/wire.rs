@@ -20,6 +20,7 @@ use readstates_ring::{
     Epoch, Incarnation, Slot,
     replication::{Acknowledgement, Change, Entry, Frame, What},
 };
+use smallvec::SmallVec;
 
 use super::room::{Account, Room};
 use crate::{
@@ -49,7 +50,8 @@ const HAS_LITTLE_ROOM: u16 = 1;
 pub(crate) struct Done {
     /// The first version of the owner's term: see [`crate::block::take_over`].
     pub(crate) first_version: u64,
-    parts: Box<[u8]>,
+    /// Mostly one: it takes no memory of its own.
+    parts: SmallVec<[u8; parts::PART]>,
     _room: Room,
 }
 
@@ -78,7 +80,7 @@ impl Image {
 }
 
 /// A frame of this service.
-pub(crate) type OfUsers = Frame<Arc<Done>, Arc<Image>>;
+pub(crate) type OfUsers = Frame<Done, Arc<Image>>;
 
 /// The bytes are no frame, or no acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -220,7 +222,7 @@ pub(crate) fn decode(bytes: &[u8], account: &Arc<Account>) -> Result<OfUsers, Ma
 fn entry(
     rest: &mut Rest<'_>,
     account: &Arc<Account>,
-) -> Result<Entry<Arc<Done>, Arc<Image>>, Malformed> {
+) -> Result<Entry<Done, Arc<Image>>, Malformed> {
     let epoch = rest.epoch()?;
     let slot = Slot::new(rest.u16()?).ok_or(Malformed::Bytes)?;
     let (what, user) = match rest.u16()? {
@@ -237,12 +239,11 @@ fn entry(
             let user = rest.u64()?;
             let (before, version, first_version) = (rest.u64()?, rest.u64()?, rest.u64()?);
             let bytes = count.checked_mul(parts::PART).ok_or(Malformed::Bytes)?;
-            let parts: Box<[u8]> = rest.take(bytes)?.into();
-            let operation = Arc::new(Done {
+            let operation = Done {
                 first_version,
-                _room: Room::of(parts.len(), account),
-                parts,
-            });
+                parts: SmallVec::from_slice(rest.take(bytes)?),
+                _room: Room::of(bytes, account),
+            };
             let change = Change {
                 before,
                 version,

@@ -85,7 +85,7 @@ pub enum NotPromoted {
     NotSilent,
 }
 
-impl<O: Clone, B: Clone> Backup<O, B> {
+impl<O, B: Clone> Backup<O, B> {
     /// A process that has nothing yet.
     #[must_use]
     pub fn new(me: Incarnation) -> Self {
@@ -412,7 +412,7 @@ impl<O: Clone, B: Clone> Backup<O, B> {
 
 /// Whether a journal has everything that was acknowledged under a config which names `me` as the backup. It is judged by
 /// the stream, and not by epochs: an owner may swap twice before its backup looks.
-fn is_complete<O: Clone, B: Clone>(
+fn is_complete<O, B>(
     me: Incarnation,
     config: &SlotConfig,
     journal: &Journal<O, B>,
@@ -420,7 +420,7 @@ fn is_complete<O: Clone, B: Clone>(
     config.backup() == Some(me) && journal.of() == config.owner() && journal.is_complete()
 }
 
-impl<O: Clone, B: Clone> Held<O, B> {
+impl<O, B> Held<O, B> {
     fn new(config: SlotConfig, learned: Duration) -> Self {
         Self {
             config,

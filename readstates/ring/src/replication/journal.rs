@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use crate::{
     Epoch, Incarnation,
     fence::VERSION_GAP,
@@ -32,7 +34,8 @@ pub struct Journal<O, B> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct OfUser<O, B> {
     image: Option<(u64, B)>,
-    changes: Vec<Change<O>>,
+    /// Most users have one: it takes no memory of its own.
+    changes: SmallVec<[Change<O>; 1]>,
 }
 
 /// A change does not follow from the block that it should be applied to. The user is not complete: what it lacks is
@@ -61,7 +64,7 @@ fn is_later(version: u64, than: u64) -> bool {
     version > than
 }
 
-impl<O: Clone, B: Clone> Journal<O, B> {
+impl<O, B> Journal<O, B> {
     /// One that is seeded by this owner, and has nothing yet.
     pub(super) fn seeded_by(of: Incarnation) -> Self {
         Self {
@@ -133,14 +136,14 @@ impl<O: Clone, B: Clone> Journal<O, B> {
     pub(super) fn image(&mut self, user: u64, version: u64, block: B) {
         *self.of_user(user) = OfUser {
             image: Some((version, block)),
-            changes: Vec::new(),
+            changes: SmallVec::new(),
         };
     }
 
     fn of_user(&mut self, user: u64) -> &mut OfUser<O, B> {
         self.users.entry(user).or_insert_with(|| OfUser {
             image: None,
-            changes: Vec::new(),
+            changes: SmallVec::new(),
         })
     }
 

@@ -188,7 +188,7 @@ pub enum Handing {
 /// Whether an owner may do that: one that was promoted has worked off its journal first. Users that nobody has asked
 /// for since are in no other place.
 #[must_use]
-pub fn may_hand_on<O: Clone, B: Clone>(
+pub fn may_hand_on<O, B>(
     inherited: Option<&Journal<O, B>>,
     handing: Handing,
 ) -> bool {
