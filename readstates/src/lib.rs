@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod mirror;
 pub mod mixed;
+pub mod offline;
 mod operation;
 pub mod ownership;
 pub mod random;

@@ -6,7 +6,8 @@ use super::{BackupId, OnceRefusal, chunk::Misplaced, seal::SealError};
 use crate::{
     config::{ConfigError, StoreConfig},
     journal::JournalError,
-    store::{OpenError, StoreError},
+    offline::NotOpened,
+    store::StoreError,
 };
 
 /// Why it is not done.
@@ -59,11 +60,8 @@ pub enum BackupError {
     #[error("there is no backup {0}; `readstates backup list` shows those that there are")]
     NoBackup(String),
     /// The store cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The journal of an embedded store cannot be applied to it.
     #[error("--store")]
-    Journal(#[from] JournalError),
+    NotOpened(#[from] NotOpened),
     /// There is no store.
     #[error("--store: there is no store in {0:?}; give the folder that `readstates serve` has")]
     NoStore(PathBuf),
@@ -174,7 +172,7 @@ impl BackupError {
             | Self::NoUser { .. } => 3,
             Self::Damaged { .. }
             | Self::Unreadable { .. }
-            | Self::Journal(JournalError::Damaged { .. })
+            | Self::NotOpened(NotOpened::Journal(JournalError::Damaged { .. }))
             | Self::Sealed {
                 source:
                     SealError::Missing
@@ -187,7 +185,8 @@ impl BackupError {
             }
             | Self::Manifest { .. }
             | Self::Chunk { .. } => 4,
-            Self::Journal(_)
+            // A Job tries again: the table may have been made by then.
+            Self::NotOpened(_)
             | Self::Config(_)
             | Self::Key { .. }
             | Self::Ca { .. }
@@ -198,7 +197,6 @@ impl BackupError {
                 source: SealError::NoKey | SealError::NotEncrypted,
                 ..
             }
-            | Self::Open(_)
             | Self::NoStore(_)
             | Self::Memory
             | Self::Store(_)

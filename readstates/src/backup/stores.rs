@@ -1,22 +1,13 @@
-//! Opens a store for a backup or a restore, and waits for a database that is not there yet.
+//! Opens a store for a backup or a restore.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use tokio::time::{Instant, sleep};
+use std::{fmt, sync::Arc};
 
 use super::BackupError;
 use crate::{
     config::StoreConfig,
-    journal::{self, Durability, Journal, JournalConfig},
-    store::{
-        CqlLogin, CqlRestores, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, RestoreRecords,
-        Scan, Store,
-    },
+    offline,
+    store::{CqlLogin, CqlRestores, EmbeddedStore, MemoryStore, RestoreRecords, Scan, Store},
 };
-
-/// How long a database may take to answer at first.
-const PATIENCE: Duration = Duration::from_secs(30);
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A store that can be read as a whole, too.
 pub(crate) struct Opened {
@@ -68,18 +59,8 @@ pub(super) async fn open_or_make(
 ) -> Result<Opened, BackupError> {
     match config {
         StoreConfig::Memory => Err(BackupError::Memory),
-        StoreConfig::Embedded(folder) => {
-            let store = Arc::new(EmbeddedStore::open(folder, 0)?);
-            // What a process that was killed had acknowledged belongs to the store, too.
-            let journal = JournalConfig {
-                folder: journal::folder_of(folder),
-                durability: Durability::Interval,
-                accept_damage: false,
-            };
-            Journal::open(&journal, &*store, 0).await?;
-            Ok(Opened::of(store))
-        }
-        StoreConfig::Cql(target) => Ok(Opened::of(connected(target, login).await?)),
+        StoreConfig::Embedded(folder) => Ok(Opened::of(offline::embedded(folder).await?)),
+        StoreConfig::Cql(target) => Ok(Opened::of(offline::cql(target, login).await?)),
     }
 }
 
@@ -90,7 +71,7 @@ pub(super) async fn open_recorded(
 ) -> Result<(Opened, Box<dyn RestoreRecords>), BackupError> {
     match (config, login.claim.clone()) {
         (StoreConfig::Cql(target), Some(claim)) => {
-            let store = connected(target, login).await?;
+            let store = offline::cql(target, login).await?;
             let records = CqlRestores::new(Arc::clone(&store), claim);
             Ok((Opened::of(store), Box::new(records)))
         }
@@ -99,16 +80,4 @@ pub(super) async fn open_recorded(
             Err(BackupError::NoRecord(config.clone()))
         }
     }
-}
-
-async fn connected(target: &CqlTarget, login: CqlLogin) -> Result<Arc<CqlStore>, BackupError> {
-    let store = Arc::new(CqlStore::start(target.clone(), login));
-    let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = store.check().await {
-        if Instant::now() >= deadline {
-            return Err(error.into());
-        }
-        sleep(ASK_AGAIN).await;
-    }
-    Ok(store)
 }

@@ -1,20 +1,15 @@
 //! Opens the source or the target of a move.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
 
 use super::MigrateError;
 use crate::{
     config::StoreConfig,
-    journal::{self, Durability, Journal, JournalConfig},
-    store::{CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Scan, Store},
+    offline::{self, NotOpened},
+    store::{CqlLogin, CqlTarget, EmbeddedStore, MemoryStore, Scan, Store},
 };
-
-/// How long a database may take to answer at first.
-const PATIENCE: Duration = Duration::from_secs(30);
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A store that is read as a whole, and what tells it from others.
 #[derive(Debug)]
@@ -87,16 +82,8 @@ async fn embedded(
     config: &StoreConfig,
     folder: &Path,
 ) -> Result<End, MigrateError> {
-    let opened = EmbeddedStore::open(folder, 0);
-    let store = Arc::new(opened.map_err(|source| MigrateError::Open { flag, source })?);
-    // What a process that was killed had acknowledged belongs to the store, too.
-    let journal = JournalConfig {
-        folder: journal::folder_of(folder),
-        durability: Durability::Interval,
-        accept_damage: false,
-    };
-    let applied = Journal::open(&journal, &*store, 0).await;
-    applied.map_err(|source| MigrateError::Journal { flag, source })?;
+    let store = offline::embedded(folder).await;
+    let store = store.map_err(|source| MigrateError::NotOpened { flag, source })?;
     // It is there: it was opened.
     let path = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let id = path.display().to_string();
@@ -104,18 +91,9 @@ async fn embedded(
 }
 
 async fn cql(flag: &'static str, target: &CqlTarget, login: CqlLogin) -> Result<End, MigrateError> {
-    let store = Arc::new(CqlStore::start(target.clone(), login));
-    let deadline = Instant::now() + PATIENCE;
-    while let Err(source) = store.check().await {
-        if let Some(reason) = store.refusal() {
-            return Err(MigrateError::Refused { flag, reason });
-        }
-        if Instant::now() >= deadline {
-            return Err(MigrateError::Away { flag, source });
-        }
-        sleep(ASK_AGAIN).await;
-    }
+    let not_opened = |source| MigrateError::NotOpened { flag, source };
+    let store = offline::cql(target, login).await.map_err(not_opened)?;
     let id = store.table_id().await;
-    let id = id.map_err(|source| MigrateError::Away { flag, source })?;
+    let id = id.map_err(|error| not_opened(NotOpened::Away(error)))?;
     Ok(End::new(target.to_string(), id, store))
 }

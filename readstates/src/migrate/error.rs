@@ -2,11 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use crate::{
-    config::ConfigError,
-    journal::JournalError,
-    store::{OpenError, StoreError},
-};
+use crate::{config::ConfigError, offline::NotOpened, store::StoreError};
 
 /// Why it is not done.
 #[derive(Debug, thiserror::Error)]
@@ -22,26 +18,11 @@ pub enum MigrateError {
     /// There is no store.
     #[error("{flag}: there is no store in {folder:?}")]
     NoStore { flag: &'static str, folder: PathBuf },
-    /// An embedded store cannot be opened.
+    /// A store cannot be opened.
     #[error("{flag}")]
-    Open {
+    NotOpened {
         flag: &'static str,
-        source: OpenError,
-    },
-    /// The journal of an embedded store cannot be applied to it.
-    #[error("{flag}")]
-    Journal {
-        flag: &'static str,
-        source: JournalError,
-    },
-    /// A database cannot be used, whatever time passes.
-    #[error("{flag}: {reason}")]
-    Refused { flag: &'static str, reason: String },
-    /// A database does not answer.
-    #[error("{flag}")]
-    Away {
-        flag: &'static str,
-        source: StoreError,
+        source: NotOpened,
     },
     /// Reading or writing failed, again and again.
     #[error(
@@ -134,7 +115,10 @@ impl MigrateError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Refused { .. }
+            Self::NotOpened {
+                source: NotOpened::Refused(_),
+                ..
+            }
             | Self::Same(_)
             | Self::NotEmpty { .. }
             | Self::OtherMove { .. } => 3,
@@ -143,9 +127,10 @@ impl MigrateError {
             Self::Config(_)
             | Self::Memory { .. }
             | Self::NoStore { .. }
-            | Self::Open { .. }
-            | Self::Journal { .. }
-            | Self::Away { .. }
+            | Self::NotOpened {
+                source: NotOpened::Open(_) | NotOpened::Journal(_) | NotOpened::Away(_),
+                ..
+            }
             | Self::Store { .. }
             | Self::Unreadable { .. }
             // The process that has it ends: of a pod that was replaced, in a moment.
