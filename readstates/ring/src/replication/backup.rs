@@ -412,11 +412,7 @@ impl<O, B: Clone> Backup<O, B> {
 
 /// Whether a journal has everything that was acknowledged under a config which names `me` as the backup. It is judged by
 /// the stream, and not by epochs: an owner may swap twice before its backup looks.
-fn is_complete<O, B>(
-    me: Incarnation,
-    config: &SlotConfig,
-    journal: &Journal<O, B>,
-) -> bool {
+fn is_complete<O, B>(me: Incarnation, config: &SlotConfig, journal: &Journal<O, B>) -> bool {
     config.backup() == Some(me) && journal.of() == config.owner() && journal.is_complete()
 }
 

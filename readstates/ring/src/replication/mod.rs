@@ -188,10 +188,7 @@ pub enum Handing {
 /// Whether an owner may do that: one that was promoted has worked off its journal first. Users that nobody has asked
 /// for since are in no other place.
 #[must_use]
-pub fn may_hand_on<O, B>(
-    inherited: Option<&Journal<O, B>>,
-    handing: Handing,
-) -> bool {
+pub fn may_hand_on<O, B>(inherited: Option<&Journal<O, B>>, handing: Handing) -> bool {
     let shortcut = match handing {
         Handing::Seed => Shortcut::SeedsUnreplayed,
         Handing::Move => Shortcut::MovesUnreplayed,
