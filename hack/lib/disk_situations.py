@@ -57,13 +57,14 @@ def write_table(path, rows):
 
 
 def ended(junit):
-    """{scenario: whether it passed}, of those that were run to an end."""
+    """{scenario: whether it passed}, of those that were run to an end: not those that a person has interrupted."""
     outcomes = {}
     for suite in ElementTree.parse(junit).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
-            if case.find("skipped") is None:
-                passed = case.find("failure") is None and case.find("error") is None
-                outcomes[case.get("name")] = passed
+            failure = case.find("failure")
+            interrupted = failure is not None and "SIGINT" in failure.get("message", "")
+            if case.find("skipped") is None and not interrupted:
+                outcomes[case.get("name")] = failure is None and case.find("error") is None
     return outcomes
 
 

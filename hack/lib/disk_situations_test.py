@@ -11,6 +11,9 @@ JUNIT = """<testsuites>
     <testcase name="cut" classname="e2e-disk::killed"/>
     <testcase name="hang" classname="e2e-disk::killed"><failure type="test failure"/></testcase>
     <testcase name="left_out" classname="e2e-disk::killed"><skipped/></testcase>
+    <testcase name="interrupted" classname="e2e-disk::killed">
+      <failure message="process aborted with signal 2 (SIGINT)" type="test abort"/>
+    </testcase>
   </testsuite>
 </testsuites>
 """
