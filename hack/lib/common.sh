@@ -49,8 +49,8 @@ step() {
     if [ "$status" -ne 0 ]; then
         {
             flock 7
-            say "$title: failed after $((SECONDS - started)) s; the end of its log:"
-            tail -n 40 "$log" | sed 's/^/    | /'
+            say "$title: failed after $((SECONDS - started)) s; errors in its log, and the log's end:"
+            { errors_in "$log" && tail -n 30 "$log"; } | sed 's/^/    | /'
             note "whole log: $log"
         } 7>>"$LOGS/output.lock"
         STEP_STATUS=$status
@@ -59,6 +59,16 @@ step() {
     fi
     STEP_STATUS=0
     say "$title ($((SECONDS - started)) s)"
+}
+
+# errors_in LOG: what tests and programs ended with, a dozen of them, each with its causes and without its backtrace.
+errors_in() {
+    awk '
+        {sub(/^ +/, "")}
+        /^Error: / || /panicked at / {if (++errors > 12) exit; left = 10}
+        /^Caused by:/ {left = 10}
+        /^Stack backtrace:|^stack backtrace:|^note: run with/ {left = 0}
+        left-- > 0 {print substr($0, 1, 400)}' "$1"
 }
 
 # begin TITLE COMMAND…: begins what mostly waits, beside the steps that follow; finish TITLE is the step that waits for its

@@ -120,6 +120,15 @@ save_cluster_state() {
         grep -v -e '^kube-system ' -e '^local-path-storage ')
 }
 
+# tell_cluster_state DIR: saves it there, and shows what one looks at first: pods that are not as they should be, and the
+# last warnings.
+tell_cluster_state() {
+    save_cluster_state "$1"
+    awk '$2 ~ /^pod\// && ($4 != "Running" || $5 > 0)' "$1/objects" | head -n 20 | sed 's/^/    /'
+    awk '$3 == "Warning"' "$1/events" | tail -n 20 | cut -c1-300 | sed 's/^/    /'
+    note "what the cluster knew: $1"
+}
+
 # The operator goes last: it lets a cluster with a database of its own go once its cache has written what it holds, which
 # may take a quarter of an hour.
 uninstall() {
