@@ -2,20 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use clap::Parser;
 use readstates::{
-    cache::FlushMode,
-    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
-    ownership::{Backing, Timing, store::MemoryRing},
+    config::ServeConfig,
+    ownership::store::MemoryRing,
     server::{Listeners, Server},
-    store::{CqlLogin, MemoryStore},
+    store::MemoryStore,
 };
 use readstates_bench::{
     BenchArgs, BenchError, measure, metrics,
@@ -40,28 +34,9 @@ struct Member {
 impl Member {
     fn start() -> Self {
         let config = ServeConfig {
-            listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
-            tls: None,
-            store: StoreConfig::Memory,
-            journal: None,
-            backing: Backing::Off,
-            login: CqlLogin::default(),
-            moving_to: None,
-            flush_interval: Duration::from_secs(3600),
-            flush_mode: FlushMode::Interval,
-            capacity_states: 1_000_000,
-            access: None,
-            api_tls: None,
-            member: "local".into(),
-            ring: RingConfig::Memory,
-            advertise: None,
-            members_advertise: None,
-            timing: Timing::default(),
-            zone: None,
             drain_timeout: Duration::from_secs(1),
             workers: 2.try_into().unwrap(),
-            limits: Limits::default(),
-            observe: ObserveConfig::default(),
+            ..ServeConfig::alone_in_memory()
         };
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(async {
@@ -108,9 +83,9 @@ fn what_it_counts_is_what_the_member_counts() {
     let report = member
         .bench(&[
             "--rate",
-            "500",
+            "250",
             "--duration",
-            "2s",
+            "4s",
             "--warmup",
             "0s",
             "--users",
@@ -146,9 +121,14 @@ fn what_it_counts_is_what_the_member_counts() {
         .iter()
         .map(|second| second.requests)
         .collect();
-    assert_eq!(by_second, [500, 500]);
+    assert_eq!(by_second, [250; 4]);
     assert!(report.latency.p50 > 0.0 && report.latency.max >= report.latency.p999);
-    let sampled = report.windows[0].metrics.as_ref().unwrap();
+    // On a busy machine, a second may go without.
+    let mut samples = report
+        .windows
+        .iter()
+        .filter_map(|second| second.metrics.as_ref());
+    let sampled = samples.next().expect("no second has a sample");
     assert!(sampled["readstates_operations_applied_total"] > 0.0);
     // Generator and member are this process.
     assert!(sampled[RESIDENT_BYTES] > 1e6);

@@ -1,6 +1,6 @@
 //! Flags that parsed, made into a configuration that makes sense.
 
-use std::{fmt, io, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, io, net::Ipv4Addr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use super::{Limits, ListenConfig, ObserveConfig, RingArgs, RingConfig, ServeArgs};
 use crate::{
@@ -220,6 +220,36 @@ impl ServeConfig {
             limits,
             observe: observe.config(),
         })
+    }
+
+    /// A member in this process, for tests and benchmarks to start from: alone, on free ports of the loopback, with one
+    /// worker. Its store is memory, to which it writes after an hour, unless it is asked to.
+    #[must_use]
+    pub fn alone_in_memory() -> Self {
+        Self {
+            listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), true),
+            tls: None,
+            store: StoreConfig::Memory,
+            journal: None,
+            backing: Backing::Off,
+            login: CqlLogin::default(),
+            moving_to: None,
+            flush_interval: Duration::from_secs(3600),
+            flush_mode: FlushMode::Interval,
+            capacity_states: 1_000_000,
+            access: None,
+            api_tls: None,
+            member: "local".into(),
+            ring: RingConfig::Memory,
+            advertise: None,
+            members_advertise: None,
+            timing: Timing::default(),
+            zone: None,
+            drain_timeout: Duration::from_secs(10),
+            workers: NonZeroUsize::MIN,
+            limits: Limits::default(),
+            observe: ObserveConfig::default(),
+        }
     }
 }
 

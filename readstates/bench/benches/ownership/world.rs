@@ -8,9 +8,9 @@ use std::{
 };
 
 use readstates::{
-    cache::{FlushMode, Process},
+    cache::Process,
     clock::UnixClock,
-    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
+    config::{ListenConfig, RingConfig, ServeConfig},
     engine::Engine,
     metrics::Metrics,
     ownership::{
@@ -18,7 +18,7 @@ use readstates::{
         store::{MemoryRing, RingStore},
     },
     server::{Listeners, Server},
-    store::{CqlLogin, MemoryStore, Store},
+    store::{MemoryStore, Store},
 };
 use readstates_ring::{
     moves::{Live, next_batch},
@@ -80,28 +80,12 @@ pub(crate) async fn members(count: usize) -> Result<Vec<Server>, Box<dyn Error>>
     for number in 0..count {
         let config = ServeConfig {
             listen: ListenConfig::free(Ipv4Addr::LOCALHOST.into(), false),
-            tls: None,
-            store: StoreConfig::Memory,
-            journal: None,
-            backing: Backing::Off,
-            login: CqlLogin::default(),
-            moving_to: None,
             flush_interval: NEVER,
-            flush_mode: FlushMode::Interval,
             capacity_states: CAPACITY,
-            access: None,
-            api_tls: None,
             member: format!("chat-{number}"),
             // What counts is that it is not the member's own.
             ring: RingConfig::File("shared".into()),
-            advertise: None,
-            members_advertise: None,
-            timing: Timing::default(),
-            zone: None,
-            drain_timeout: Duration::from_secs(10),
-            workers: 1.try_into()?,
-            limits: Limits::default(),
-            observe: ObserveConfig::default(),
+            ..ServeConfig::alone_in_memory()
         };
         let listeners = Listeners::bind(&config)?;
         let (store, ring) = (Arc::clone(&store), Arc::clone(&ring));

@@ -15,14 +15,13 @@ use std::{
 };
 
 use readstates::{
-    cache::FlushMode,
-    config::{Limits, ListenConfig, ObserveConfig, RingConfig, ServeConfig, StoreConfig},
+    config::{ListenConfig, RingConfig, ServeConfig},
     ownership::{
-        Backing, HttpPeers, Peers, Timing,
+        HttpPeers, Peers, Timing,
         store::{MemoryRing, RingStore},
     },
     server::{Listeners, Server, Stopped},
-    store::{CqlLogin, MemoryStore, Store},
+    store::{MemoryStore, Store},
 };
 use readstates_identity::{Identity, Role};
 use readstates_ring::{
@@ -65,28 +64,10 @@ pub struct Answer {
 
 pub fn config(flush_interval: Duration) -> ServeConfig {
     ServeConfig {
-        listen: ListenConfig::free(LOOPBACK, true),
-        tls: None,
-        store: StoreConfig::Memory,
-        journal: None,
-        backing: Backing::Off,
-        login: CqlLogin::default(),
-        moving_to: None,
         flush_interval,
-        flush_mode: FlushMode::Interval,
-        capacity_states: 1_000_000,
-        access: None,
-        api_tls: None,
-        member: "local".into(),
-        ring: RingConfig::Memory,
-        advertise: None,
-        members_advertise: None,
-        timing: Timing::default(),
-        zone: None,
         drain_timeout: PATIENCE,
         workers: 2.try_into().unwrap(),
-        limits: Limits::default(),
-        observe: ObserveConfig::default(),
+        ..ServeConfig::alone_in_memory()
     }
 }
 
