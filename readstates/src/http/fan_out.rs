@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use readstates_api::Id;
+use readstates_api::{Id, ProblemType};
 use readstates_ring::{SLOTS, Slot};
 
-use super::owner;
+use super::{owner, problem::problem_type};
 use crate::{
-    cache::{OfUser, SlotSet},
+    cache::{Made, OfUser, Single, SlotSet, Touch},
+    engine::Engine,
     ownership::{Ownership, Pass, Peer},
 };
 
@@ -46,8 +47,34 @@ impl OfUser for Id {
 pub(super) struct Passes<'a>(Vec<Pass<'a>>);
 
 impl Passes<'_> {
+    /// Does an operation for each of these items, all of these slots, and waits until what is told of them survives a
+    /// crash. What became of each may be told to the client; of slots that were lost meanwhile, nothing is acknowledged.
+    pub(super) async fn change<T: OfUser, O: Single>(
+        self,
+        engine: &Engine,
+        items: Vec<T>,
+        operation: impl Fn(&T) -> O + Send + Sync,
+        touch: Touch,
+    ) -> impl Iterator<Item = (T, Result<O::Seen, ProblemType>)> {
+        let operations = Made {
+            of: &items,
+            operation,
+        };
+        let done = engine.change_all(&operations, touch).await;
+        // Also what was only read, or ignored, rests on what others have changed.
+        let settled = engine.settled_all(items.iter().map(OfUser::user)).await;
+        let lost = self.lost();
+        items.into_iter().zip(done).map(move |(item, done)| {
+            let told = match done {
+                Ok(_) if !settled || lost.has(&item) => Err(ProblemType::OutcomeUnknown),
+                done => done.map_err(problem_type),
+            };
+            (item, told)
+        })
+    }
+
     /// The slots of which nothing may be acknowledged: to be asked when the work is done.
-    pub(super) fn lost(self) -> Lost {
+    fn lost(self) -> Lost {
         let lost = self.0.iter().filter(|pass| !pass.may_acknowledge());
         let lost: SlotSet = lost.map(Pass::slot).collect();
         Lost((!lost.is_empty()).then_some(lost))
@@ -56,10 +83,10 @@ impl Passes<'_> {
 
 /// Slots that this member has lost while it worked; mostly none.
 #[derive(Debug)]
-pub(super) struct Lost(Option<SlotSet>);
+struct Lost(Option<SlotSet>);
 
 impl Lost {
-    pub(super) fn has(&self, item: &impl OfUser) -> bool {
+    fn has(&self, item: &impl OfUser) -> bool {
         let lost = self.0.as_ref();
         lost.is_some_and(|lost| lost.contains(Slot::of_user(item.user())))
     }

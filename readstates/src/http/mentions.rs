@@ -22,14 +22,14 @@ use super::{
     owner,
     passed::Passed,
     precondition,
-    problem::{Refusal, problem_type},
+    problem::Refusal,
     reply::{self, Answer},
     selection::Selection,
     target::Target,
 };
 use crate::{
     block::{Outcome, Precondition},
-    cache::{Made, OfUser, Touch},
+    cache::Touch,
     engine::NotDone,
     operation::{Class, Operation},
     ownership::Peer,
@@ -153,31 +153,14 @@ async fn apply(
     passes: Passes<'_>,
 ) -> (MentionsAnswer, Vec<Id>) {
     let operation = mention.operation();
-    let operations = Made {
-        of: &users,
-        operation: |_: &Id| operation,
-    };
-    let outcomes = app.engine.change_all(&operations, Touch::Mention).await;
-    let settled = app.engine.settled_all(users.iter().map(OfUser::user)).await;
-    let lost = passes.lost();
+    let done = passes.change(&app.engine, users, |_| operation, Touch::Mention);
     let (mut answer, mut moved) = (MentionsAnswer::default(), Vec::new());
-    for (user_id, outcome) in users.into_iter().zip(outcomes) {
-        let problem = match outcome {
-            Ok(_) if !settled || lost.has(&user_id) => ProblemType::OutcomeUnknown,
-            Ok(Outcome::Applied) => {
-                answer.applied += 1;
-                continue;
-            }
-            Ok(Outcome::Ignored) => {
-                answer.ignored += 1;
-                continue;
-            }
-            Err(not_done) => problem_type(not_done),
-        };
-        if problem == ProblemType::SlotMoving {
-            moved.push(user_id);
-        } else {
-            answer.failed.push(FailedUser { user_id, problem });
+    for (user_id, outcome) in done.await {
+        match outcome {
+            Ok(Outcome::Applied) => answer.applied += 1,
+            Ok(Outcome::Ignored) => answer.ignored += 1,
+            Err(ProblemType::SlotMoving) => moved.push(user_id),
+            Err(problem) => answer.failed.push(FailedUser { user_id, problem }),
         }
     }
     (answer, moved)

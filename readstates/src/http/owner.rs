@@ -110,18 +110,31 @@ pub(super) async fn answer(
     body: Option<&Arrived>,
 ) -> Answer {
     let slot = Slot::of_user(asked.target.user.get());
-    if let Some(pass) = app.ownership.enter(slot) {
-        let answer = read_states::serve(app, operation, asked).await;
-        if !is_moving(&answer) {
-            let answer = settled(app, operation, asked, answer).await;
-            return acknowledged(&pass, operation, answer);
-        }
+    if let Some(pass) = app.ownership.enter(slot)
+        && let Some(answer) = here(app, &pass, operation, asked).await
+    {
+        return answer;
     }
     // Who has to wait or to ask others may do so in a box.
     Box::pin(look_for_owner(app, operation, slot, asked, body)).await
 }
 
-/// Whether nothing was done because the user moves.
+/// What this member answers, once that survives a crash and may be acknowledged; `None` when the user moves, and nothing was
+/// done.
+async fn here(
+    app: &App,
+    pass: &Pass<'_>,
+    operation: Operation,
+    asked: &Asked<'_>,
+) -> Option<Answer> {
+    let answer = read_states::serve(app, operation, asked).await;
+    if is_moving(&answer) {
+        return None;
+    }
+    let answer = settled(app, operation, asked, answer).await;
+    Some(acknowledged(pass, operation, answer))
+}
+
 fn is_moving(answer: &Answer) -> bool {
     let problem = answer.as_ref().err().map(Refusal::problem_type);
     problem == Some(ProblemType::SlotMoving)
@@ -183,10 +196,8 @@ async fn look_for_owner(
     for _ in 0..MOST_LOOKS {
         match app.ownership.way(slot).await.map_err(no_way)? {
             Way::Here(pass) => {
-                let answer = read_states::serve(app, operation, asked).await;
-                if !is_moving(&answer) {
-                    let answer = settled(app, operation, asked, answer).await;
-                    return acknowledged(&pass, operation, answer);
+                if let Some(answer) = here(app, &pass, operation, asked).await {
+                    return answer;
                 }
             }
             Way::There(routes, owner) => {

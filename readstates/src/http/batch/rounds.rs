@@ -14,7 +14,7 @@ use readstates_api::{Problem, ProblemType, batch::MEDIA_TYPE};
 use super::version::Frames;
 use crate::{
     access::Verb,
-    cache::{Made, OfUser, Single, Touch},
+    cache::{OfUser, Single, Touch},
     engine::NotDone,
     http::{
         App,
@@ -22,8 +22,9 @@ use crate::{
         forward::PART_TIMEOUT,
         head::Head,
         owner,
-        problem::{Refusal, problem_type},
+        problem::Refusal,
     },
+    operation::Operation,
     ownership::Peer,
 };
 
@@ -131,10 +132,6 @@ async fn here<F: Frames>(
     passes: Passes<'_>,
     answers: &mut [F::Answer],
 ) -> Vec<Placed<F::Entry>> {
-    let operations = Made {
-        of: &records,
-        operation: |record: &Placed<F::Entry>| F::single(record.entry),
-    };
     // Acknowledgements come from users who are online; mentions and imports are of all users, online or not.
     let of_all = records.iter().all(|record| F::is_of_all(&record.entry));
     let touch = if of_all {
@@ -142,15 +139,11 @@ async fn here<F: Frames>(
     } else {
         Touch::Online
     };
-    let done = app.engine.change_all(&operations, touch).await;
-    // Also what was only read, or ignored, rests on what others have changed.
-    let users = records.iter().map(OfUser::user);
-    let settled = app.engine.settled_all(users).await;
-    let lost = passes.lost();
+    let operation = |record: &Placed<F::Entry>| F::single(record.entry);
+    let done = passes.change(&app.engine, records, operation, touch);
     let mut moved = Vec::new();
-    for (record, done) in records.into_iter().zip(done) {
-        answers[record.place] = match done.map_err(problem_type) {
-            Ok(_) if !settled || lost.has(&record) => F::failed(ProblemType::OutcomeUnknown),
+    for (record, done) in done.await {
+        answers[record.place] = match done {
             Ok(seen) => F::done(seen),
             Err(ProblemType::SlotMoving) => {
                 moved.push(record);
@@ -178,7 +171,7 @@ async fn pass<F: Frames>(
         .part(
             &app.ownership,
             &part.owner,
-            "/v1/batch",
+            Operation::Batch.route(),
             &headers,
             frame.into(),
             timeout,
