@@ -39,7 +39,7 @@ mod precondition;
 mod probes;
 mod problem;
 mod read_states;
-mod receive;
+mod received_singles;
 pub(crate) mod reply;
 mod representation;
 mod requests;

@@ -13,7 +13,7 @@ use super::{
     entry::{believe, no_route, routed},
     handoff,
     head::Head,
-    mentions, openapi, owner, probes, receive,
+    mentions, openapi, owner, probes, received_singles,
     reply::{Answer, Body},
     route::Resource,
     served::{booked, trace, worked},
@@ -112,7 +112,7 @@ async fn handle(
             admin::drain(app, body::json(&head.headers, &body.bytes)?)
         }
         Operation::Handoff => Box::pin(handoff::receive(app, head, body)).await,
-        Operation::Singles => Box::pin(receive::receive(app, head, body)).await,
+        Operation::Singles => Box::pin(received_singles::answer(app, head, body)).await,
         // Nothing is routed there.
         Operation::Unrouted => Err(no_route(&head.uri)),
     }

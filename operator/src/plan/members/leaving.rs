@@ -2,8 +2,8 @@
 //! change that is not in the database. Unknown does not count as nothing.
 
 use super::{
-    MemberAction,
-    next_step::Next,
+    action::{MemberAction, Next},
+    moving,
     view::{Pod, View},
 };
 use crate::{
@@ -83,7 +83,7 @@ pub(super) fn drain(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
     if pod.seen.ready && !enough {
         return Next::Wait(view.not_ready(view.cluster.replicas));
     }
-    if let Some(moving) = moving(view) {
+    if let Some(moving) = moving::waiting(view) {
         return Next::Wait(moving);
     }
     if let Some(next) = cold(view, pod, member) {
@@ -150,14 +150,4 @@ fn alone(view: &View<'_>, pod: &Pod<'_>, member: &Member) -> Next {
         dirty: member.dirty,
     };
     Next::Do(action, waiting)
-}
-
-/// What is waited for while slots move anywhere.
-pub(super) fn moving(view: &View<'_>) -> Option<WaitingOn> {
-    let moving = view.in_flight();
-    if moving.is_empty() {
-        return None;
-    }
-    let words = super::state::moves(moving.into_iter());
-    Some(WaitingOn::Moving { moves: words })
 }

@@ -12,7 +12,9 @@
 //! Nothing is remembered: a pod that drains says so itself, and one that was drained and is wanted after
 //! all is replaced. So the operator may stop between any two steps, and two of them do no harm.
 
+mod action;
 mod leaving;
+mod moving;
 mod next_step;
 mod spread;
 mod state;
@@ -20,10 +22,12 @@ mod template;
 mod view;
 
 use jiff::Timestamp;
-use readstates_api::admin::MovesRequest;
 
-pub use self::state::{RingState, ring_state, served, slots_moving, taken_over};
-use self::{next_step::Next, view::View};
+use self::{action::Next, view::View};
+pub use self::{
+    action::{MemberAction, PodRef},
+    state::{RingState, ring_state, served, slots_moving, taken_over},
+};
 use super::{WaitingOn, maintenance};
 use crate::{
     spec::ValidatedCluster,
@@ -59,52 +63,6 @@ impl CachePlan {
             ..self
         }
     }
-}
-
-/// A pod to act on: this one, and no other of its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodRef {
-    pub name: String,
-    pub uid: String,
-    /// Its address, if it has one.
-    pub ip: Option<String>,
-    /// Whether its process speaks mutual TLS.
-    pub mutual_tls: bool,
-}
-
-/// The one thing to ask of a member, or to do with its pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemberAction {
-    /// Ask a process to hand on what it owns.
-    Drain {
-        /// Where it runs.
-        pod: PodRef,
-        /// Which process.
-        incarnation: String,
-    },
-    /// Ask an owner to move slots.
-    Move {
-        /// Where the owner runs.
-        pod: PodRef,
-        /// Which, and where to.
-        request: MovesRequest,
-    },
-    /// Have a member keep another number of read states.
-    Capacity {
-        /// Where it runs.
-        pod: PodRef,
-        states: u64,
-    },
-    /// Have a pod get more memory while it runs.
-    Grow {
-        pod: PodRef,
-        /// How much it is to have, in bytes.
-        memory: u64,
-    },
-    /// Delete a pod that holds nothing; its StatefulSet makes another.
-    Delete { pod: PodRef },
-    /// Have the only pod write what it holds, and delete it when that succeeded.
-    FlushAndDelete { pod: PodRef },
 }
 
 /// What to do, and what it waits for. No plan: nothing may be written now.

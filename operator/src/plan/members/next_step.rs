@@ -1,7 +1,7 @@
 //! Decides which pod goes next, if any, and otherwise whether slots are to be spread.
 
 use super::{
-    MemberAction,
+    action::{MemberAction, Next},
     leaving::{self, Holds},
     spread,
     view::{Pod, View},
@@ -10,19 +10,6 @@ use crate::{
     plan::WaitingOn,
     world::{Growth, Member},
 };
-
-/// The next step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// One pod less: the highest ordinal holds nothing.
-    Lower,
-    /// This, and then wait.
-    Do(MemberAction, WaitingOn),
-    /// Only wait.
-    Wait(WaitingOn),
-    /// Everything is as wanted.
-    Nothing,
-}
 
 /// Decides. The order is: let what was begun end; fewer pods; pods that are not ready and have another
 /// template; slots; capacity, and memory for it; pods that serve and have another template.

@@ -9,8 +9,8 @@ use readstates_ring::{
 };
 
 use super::{
-    MemberAction, leaving,
-    next_step::Next,
+    action::{MemberAction, Next},
+    moving,
     view::{Pod, View},
 };
 use crate::{names::ports, plan::WaitingOn, spec::ValidatedCluster, templates};
@@ -20,7 +20,7 @@ pub(super) fn next(view: &View<'_>) -> Option<Next> {
     if view.may_come() {
         return Some(Next::Wait(view.not_ready(view.cluster.replicas)));
     }
-    if let Some(waiting) = unsettled(view).or_else(|| leaving::moving(view)) {
+    if let Some(waiting) = unsettled(view).or_else(|| moving::waiting(view)) {
         return Some(Next::Wait(waiting));
     }
     let (batch, from, to) = batch(view)?;

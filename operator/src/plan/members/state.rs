@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use readstates_operator_api::conditions::Reason;
 use readstates_ring::{Incarnation, SLOTS, Slot};
 
-use super::{spread, view::View};
+use super::{moving, spread, view::View};
 use crate::{
     spec::ValidatedCluster,
     templates::Template,
@@ -46,9 +46,9 @@ pub fn ring_state(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> 
         }
     };
     let view = View::new(cluster, world, table, (&Template::Wanted, None), now);
-    let moving = moves(known(world));
-    if !moving.is_empty() {
-        return changing(Reason::SlotsMoving, moving);
+    let words = moving::words(known(world));
+    if !words.is_empty() {
+        return changing(Reason::SlotsMoving, words);
     }
     let unserved = usize::from(SLOTS) - served(world);
     let draining: Vec<_> = known(world).filter(|(_, m)| m.ownership.draining).collect();
@@ -80,29 +80,6 @@ pub fn ring_state(cluster: &ValidatedCluster, world: &World, now: Timestamp) -> 
         number: table.number(),
         members: table.members().len(),
     }
-}
-
-/// What moves between members, in words: `moving 43 of 256 slots from chat-2 to chat-0`.
-pub(super) fn moves<'a>(members: impl Iterator<Item = (&'a str, &'a Member)>) -> String {
-    let mut words = Vec::new();
-    let mut sealed = Vec::new();
-    for (name, member) in members {
-        let state = &member.ownership;
-        for stream in &state.streaming {
-            let (slots, owned, to) = (stream.slots, state.owned, &stream.to);
-            words.push(format!(
-                "moving {slots} of {owned} slots from {name} to {to}"
-            ));
-        }
-        if state.sealed > 0 && state.streaming.is_empty() {
-            sealed.push(format!("{} slots of {name} are sealed", state.sealed));
-        } else if state.receiving > 0 {
-            sealed.push(format!("{name} receives {} slots", state.receiving));
-        }
-    }
-    // The sender's report is complete; the receiver's counts while the sender cannot be asked.
-    let said = if words.is_empty() { sealed } else { words };
-    said.join("; ")
 }
 
 /// Slots whose owner is a pod that is ready, and the same process as far as that is known.

@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use readstates_operator_api::fingerprint::fingerprint;
 use readstates_ring::{Incarnation, RingTable, Slot};
 
-use super::PodRef;
+use super::action::PodRef;
 use crate::{
     plan::{WaitingOn, maintenance},
     spec::ValidatedCluster,
@@ -128,7 +127,7 @@ impl<'a> View<'a> {
     pub(super) fn applied(&self, replicas: i32) -> bool {
         let (template, restarted) = self.template;
         let set = templates::cache(self.cluster, replicas, template, restarted);
-        let wish = fingerprint(&set);
+        let wish = templates::applied_hash(&set);
         self.set.is_some_and(|set| set.applied_hash == Some(wish))
     }
 

@@ -39,7 +39,7 @@ use crate::operation::{Operation, Port};
 const FIRST_WITHIN: Duration = Duration::from_millis(2);
 
 /// Takes a frame. The response has a length when all answers are made at once; else they follow as they are made.
-pub(super) async fn receive(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
+pub(super) async fn answer(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
     body::require(&head.headers, MEDIA_TYPE)?;
     let body = body::read_up_to(&app.gates, content, frame::MOST_BYTES).await?;
     let requests = frame::parse(body.bytes.clone())
