@@ -227,7 +227,9 @@ mod tests {
     }
 
     fn lost(waiting_on: WaitingOn) -> SuperDiskSeen {
-        super_disk(Disk::FastLost { waiting_on })
+        super_disk(Disk::FastLost {
+            waiting_on: Some(waiting_on),
+        })
     }
 
     fn world(disks: &[(&str, SuperDiskSeen)]) -> World {

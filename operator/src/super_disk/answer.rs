@@ -1,6 +1,7 @@
-//! Answers of a super-disk's agent, as they come.
+//! Answers of a super-disk's agent, as they come. The agent may be of a later release, with words that are not known here.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// What an agent answers to `GET /state`, as far as it matters here. It says more.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -45,9 +46,18 @@ pub enum Condition {
     Rebuilding,
     /// The local disks are lost.
     FastLost {
-        /// What their repair waits for.
-        waiting_on: WaitingOn,
+        /// What their repair waits for; `None` for something that is not known here.
+        #[serde(deserialize_with = "known")]
+        waiting_on: Option<WaitingOn>,
     },
+    /// Something that is not known here.
+    #[serde(other)]
+    Unknown,
+}
+
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WaitingOn>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(WaitingOn::deserialize(value).ok())
 }
 
 /// What the repair of the local disks waits for.

@@ -139,9 +139,13 @@ fn answered(answer: &AgentState) -> Judgement {
             false,
         ),
         (Condition::FastLost { waiting_on }, _) => {
-            let (why, needs_a_person) = fast_lost(*waiting_on);
+            let (why, needs_a_person) = waiting_on.map_or_else(not_known, fast_lost);
             let message = format!("the network disk serves alone: {why}.{failed}");
             of(SuperDiskState::FastLost, message, needs_a_person)
+        }
+        (Condition::Unknown, _) => {
+            let (why, needs_a_person) = not_known();
+            of(SuperDiskState::Unknown, why, needs_a_person)
         }
     }
 }
@@ -195,6 +199,12 @@ fn rebuilding(facts: Option<&Facts>) -> String {
         let _ = write!(text, ": {percent} %");
     }
     text
+}
+
+/// What an agent of a later release says.
+fn not_known() -> (String, bool) {
+    let why = "its agent says something that this release of the operator does not know. Update the operator";
+    (why.to_owned(), true)
 }
 
 fn fast_lost(waiting_on: WaitingOn) -> (String, bool) {

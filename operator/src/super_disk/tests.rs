@@ -1,5 +1,9 @@
 //! Judgements from agents' answers and containers' messages.
 
+use serde_json::json;
+use strum::VariantNames as _;
+use superdisk::heal;
+
 use super::*;
 
 /// What the disk's own tests say that an agent answers.
@@ -85,6 +89,67 @@ fn every_answer_of_an_agent_is_understood() {
     let refused = judge(&SuperDiskSeen::Answered(answer!("refused")));
     assert_eq!(refused.state, SuperDiskState::Refused);
     assert_eq!(refused.code.as_deref(), Some("E_SSD_MISSING"));
+}
+
+/// The answer of a healthy one with this condition in it.
+fn with_condition(condition: &serde_json::Value) -> AgentState {
+    let answer = include_str!("../../superdisk/tests/fixtures/status/healthy.json");
+    let mut answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+    answer["condition"] = condition.clone();
+    serde_json::from_value(answer).unwrap()
+}
+
+#[test]
+fn every_word_of_an_agent_is_known() {
+    let waits = [
+        heal::WaitingOn::Step,
+        heal::WaitingOn::LocalDevices {
+            found: 1,
+            wanted: 2,
+        },
+        heal::WaitingOn::Pause(7),
+        heal::WaitingOn::DurableUnreadable { sector: 7 },
+        heal::WaitingOn::GivenUp(7),
+    ];
+    assert_eq!(waits.map(heal::WaitingOn::word), heal::WaitingOn::VARIANTS);
+    let lost = heal::Condition::DurableLost {
+        why: heal::DurableLoss::Gone,
+        frozen: true,
+    };
+    let fast_lost = waits.map(|waiting_on| heal::Condition::FastLost { waiting_on });
+    let mut conditions = vec![
+        heal::Condition::NotAssembled,
+        lost,
+        heal::Condition::WrongWay,
+        heal::Condition::Healthy,
+        heal::Condition::Rebuilding,
+    ];
+    conditions.extend(fast_lost);
+    let mut words: Vec<&str> = conditions.iter().map(heal::Condition::word).collect();
+    words.dedup();
+    assert_eq!(words, heal::Condition::VARIANTS);
+    for condition in conditions {
+        let answer = with_condition(&serde_json::to_value(&condition).unwrap());
+        let (state, _, message) = told(answer);
+        assert_ne!(state, SuperDiskState::Unknown, "{condition:?}");
+        assert!(
+            !message.contains("does not know"),
+            "{condition:?}: {message}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_of_a_later_release_is_not_silent() {
+    let (state, needs_a_person, message) = told(with_condition(&json!({ "is": "split", "of": 2 })));
+    assert_eq!((state, needs_a_person), (SuperDiskState::Unknown, true));
+    assert!(message.contains("Update the operator"), "{message}");
+    for waiting_on in [json!("moon"), json!({ "moon": { "phase": 3 } })] {
+        let condition = json!({ "is": "fast-lost", "waiting_on": waiting_on });
+        let (state, needs_a_person, message) = told(with_condition(&condition));
+        assert_eq!((state, needs_a_person), (SuperDiskState::FastLost, true));
+        assert!(message.contains("Update the operator"), "{message}");
+    }
 }
 
 #[test]

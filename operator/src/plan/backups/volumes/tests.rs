@@ -424,7 +424,7 @@ fn a_super_disk_is_copied_while_its_network_disk_has_everything() {
     for condition in [
         Condition::Healthy,
         Condition::FastLost {
-            waiting_on: WaitingOn::Step,
+            waiting_on: Some(WaitingOn::Step),
         },
     ] {
         let scene = with(Some(super_disk(condition)));

@@ -194,7 +194,7 @@ fn super_disks_grow_one_after_another_each_when_the_one_before_is_whole() {
     // As md has it: something is left before the data.
     let grown_mirror = 2 * TIB - (193 << 20);
     let step = Condition::FastLost {
-        waiting_on: WaitingOn::Step,
+        waiting_on: Some(WaitingOn::Step),
     };
     for condition in [step, Condition::Rebuilding] {
         grown.disk(ALL[0], condition, grown_mirror);
@@ -218,10 +218,10 @@ fn super_disks_grow_one_after_another_each_when_the_one_before_is_whole() {
 fn a_super_disk_that_waits_for_a_person_or_is_away_holds_up_no_other() {
     let mut grown = Grown::on_super_disks();
     let too_few = Condition::FastLost {
-        waiting_on: WaitingOn::LocalDevices {
+        waiting_on: Some(WaitingOn::LocalDevices {
             found: 0,
             wanted: 1,
-        },
+        }),
     };
     grown.disk(ALL[3], too_few, TIB);
     grown.world.super_disks.remove(ALL[2]);
