@@ -30,7 +30,6 @@ use crate::{
         LeafSeen, Member, PodSeen, RingSeen, SecretSeen, Seen, StatefulSetSeen, Version, World,
     },
 };
-use readstates_operator_api::fingerprint::fingerprint;
 
 pub(crate) const CASSANDRA: &str = "
 replicas: 3
@@ -347,7 +346,7 @@ impl Scene {
             ready: replicas,
             settled: true,
             observed: true,
-            applied_hash: Some(fingerprint(&templates::cache(
+            applied_hash: Some(templates::applied_hash(&templates::cache(
                 &self.cluster,
                 replicas,
                 &Template::Wanted,

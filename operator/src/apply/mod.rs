@@ -25,7 +25,6 @@ use kube::{
 };
 use readstates_operator_api::{
     ReadStateCluster, ReadStateRing,
-    fingerprint::fingerprint,
     labels::{self, Component},
 };
 use serde::Serialize;
@@ -45,7 +44,7 @@ use crate::{
     objects::Object,
     plan::{DatabaseTrouble, JobToDelete},
     spec::Identity,
-    telemetry,
+    telemetry, templates,
 };
 
 pub use self::members::act;
@@ -208,7 +207,7 @@ async fn apply_one<K: Namespaced + Serialize>(
     desired: &K,
 ) -> Result<Option<Blocked>, Error> {
     let name = desired.name_any();
-    let hash = hash(desired);
+    let hash = templates::applied_hash(desired);
     if known.holds::<K>(&id.namespace, &name, &hash) {
         return Ok(None);
     }
@@ -262,13 +261,6 @@ async fn apply_one<K: Namespaced + Serialize>(
         }
         Err(source) => Err(Error::Write { what, source }),
     }
-}
-
-/// The hash of what an object says, whatever it was decided by.
-fn hash<K: Resource<DynamicType = ()> + Clone + Serialize>(desired: &K) -> String {
-    let mut desired = desired.clone();
-    desired.meta_mut().resource_version = None;
-    fingerprint(&desired)
 }
 
 /// The object as it is sent: with the hash of its content, and bound to the live object that was

@@ -9,7 +9,7 @@ use kube::{
 use readstates_operator_api::labels;
 
 use super::{unchanged, wish};
-use crate::{error::Error, objects, spec::Identity, telemetry};
+use crate::{error::Error, objects, spec::Identity, telemetry, templates};
 
 /// Binds the cache pods of the cluster to the role. `Some`: why that cannot be, and what to do.
 ///
@@ -56,7 +56,8 @@ pub async fn bind_reviewers(
         what: what.clone(),
         source,
     };
-    let wish = wish(&desired, live.as_ref(), &super::hash(&desired)).map_err(encoded)?;
+    let wish =
+        wish(&desired, live.as_ref(), &templates::applied_hash(&desired)).map_err(encoded)?;
     if let Some(live) = &live
         && unchanged::holds(&wish, &serde_json::to_value(live).map_err(encoded)?)
     {

@@ -3,6 +3,7 @@
 
 mod access;
 mod api_tls;
+mod applied;
 mod backup;
 mod cache;
 mod database;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     restore::metadata as restore_metadata,
 };
 pub use self::{
+    applied::hash as applied_hash,
     backup::{backup_cron_jobs, backup_job},
     cache::{memory as cache_memory, memory_of, template_hash as cache_template_hash},
     database::{
