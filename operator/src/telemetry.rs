@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use readstates_operator_api::conditions::Reason;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray, VariantNames};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{Error, Label};
@@ -26,6 +26,9 @@ const STEP: &str = "readstates_operator_reconcile_step_seconds";
 const UNREADABLE: &str = "readstates_operator_unreadable_clusters_total";
 const LEADER: &str = "readstates_operator_leader";
 const BUILD: &str = "readstates_operator_build_info";
+
+/// The outcome of a reconcile that failed.
+const FAILED: &str = "error";
 
 /// Starts logging: for people on a terminal, JSON otherwise.
 ///
@@ -100,8 +103,8 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
 /// What never happened is 0 and not absent: the increase to the first one is seen. Left out is what has too many values
 /// (requests by verb and kind, waits by reason, which are a gauge of each cluster anyway).
 fn begin_at_zero() {
-    for outcome in ["done", "waiting", "degraded", "error"] {
-        metrics::counter!(RECONCILES, "outcome" => outcome).increment(0);
+    for outcome in Outcome::VARIANTS.iter().chain(&[FAILED]) {
+        metrics::counter!(RECONCILES, "outcome" => *outcome).increment(0);
     }
     for label in Label::VARIANTS {
         metrics::counter!(ERRORS, "error" => label.as_str()).increment(0);
@@ -114,7 +117,8 @@ fn begin_at_zero() {
 }
 
 /// How a reconcile ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum Outcome {
     /// Everything is as the spec says.
     Done,
@@ -124,23 +128,24 @@ pub enum Outcome {
     Degraded,
 }
 
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// Counts a reconcile that ended.
 pub fn reconciled(outcome: Outcome, took: Duration) {
-    let word = match outcome {
-        Outcome::Done => "done",
-        Outcome::Waiting(reason) => {
-            metrics::counter!(WAITS, "reason" => reason.as_str()).increment(1);
-            "waiting"
-        }
-        Outcome::Degraded => "degraded",
-    };
-    metrics::counter!(RECONCILES, "outcome" => word).increment(1);
+    if let Outcome::Waiting(reason) = outcome {
+        metrics::counter!(WAITS, "reason" => reason.as_str()).increment(1);
+    }
+    metrics::counter!(RECONCILES, "outcome" => outcome.as_str()).increment(1);
     metrics::histogram!(DURATION).record(took);
 }
 
 /// Counts a reconcile that failed.
 pub fn failed(error: &Error) {
-    metrics::counter!(RECONCILES, "outcome" => "error").increment(1);
+    metrics::counter!(RECONCILES, "outcome" => FAILED).increment(1);
     metrics::counter!(ERRORS, "error" => error.label().as_str()).increment(1);
 }
 

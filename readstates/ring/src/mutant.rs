@@ -7,6 +7,7 @@
 /// The rules of ownership that a test must be able to break; [`crate::handoff`] says where each is
 /// kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::VariantArray))]
 pub enum Rule {
     /// Only the owner at the epoch, unsealed and with a lease, acknowledges.
     R1,
@@ -41,6 +42,7 @@ pub enum Rule {
 
 /// What an owner with a backup, or a backup, might do instead of what [`crate::replication`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::VariantArray))]
 pub enum Shortcut {
     /// A change is acknowledged before the backup has it.
     AppliedWithoutTicket,

@@ -1,7 +1,10 @@
+use strum::VariantArray as _;
+
 use super::{
     budgets::{ALL, MOVES, WIDE},
     *,
 };
+use crate::mutant::Rule;
 
 /// What every run of the tests looks at. `cargo run --release --example model --features model` looks
 /// at as much as one likes.
@@ -45,6 +48,14 @@ fn nothing_acknowledged_is_lost_in_narrow_worlds_that_go_deeper() {
 #[test]
 fn moves_alone_hold_to_the_end() {
     assert_eq!(holds(MOVES, STATES).verdict, Verdict::Complete);
+}
+
+#[test]
+fn every_rule_has_a_mutant() {
+    for rule in Rule::VARIANTS {
+        let has_mutant = MUTANTS.iter().any(|mutant| mutant.rule == *rule);
+        assert!(has_mutant, "{rule:?} has none");
+    }
 }
 
 /// Rules whose loss takes a search of minutes to show.

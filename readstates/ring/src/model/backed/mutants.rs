@@ -239,3 +239,19 @@ pub const MUTANTS: [Mutant; 29] = [
         fault: Fault::Drops(Rule::R7),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantArray as _;
+
+    use super::*;
+
+    #[test]
+    fn every_shortcut_has_a_mutant() {
+        for shortcut in Shortcut::VARIANTS {
+            let fault = Fault::Takes(*shortcut);
+            let has_mutant = MUTANTS.iter().any(|mutant| mutant.fault == fault);
+            assert!(has_mutant, "{shortcut:?} has none");
+        }
+    }
+}
