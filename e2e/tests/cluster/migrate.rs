@@ -2,7 +2,8 @@
 //! ledger: `hack/e2e --full migrate`. Its mover is killed again and again, and the operator once.
 //!
 //! `READSTATES_E2E_MIGRATE_STATES` is the number of read states that are there before (200,000, which takes about ten
-//! minutes in all; ten for each user).
+//! minutes in all), `READSTATES_E2E_MIGRATE_CHANNELS` how many of them each user has (10). Two cores copy about sixty
+//! users a second: ten million states want 500 for each user.
 
 use std::{env, time::Duration};
 
@@ -14,15 +15,13 @@ use kube::{
     api::{DeleteParams, EvictParams, ListParams},
 };
 use readstates_operator_api::{
-    HandOver, MigrationPhase, ReadStateCluster, ReadStateClusterSpec, ReadStateMigration,
-    ReadStateMigrationStatus, RestoreFrom, RestorePhase,
+    CacheSpec, HandOver, MigrationPhase, ReadStateCluster, ReadStateClusterSpec,
+    ReadStateMigration, ReadStateMigrationStatus, RestoreFrom, RestorePhase,
 };
 use serde_json::{Value, json};
 
 use crate::backups::apply;
 
-const STATES: u64 = 200_000;
-const CHANNELS: u64 = 10;
 /// Users mentioned in one request.
 const CROWD: usize = 500;
 const FILLS: Duration = Duration::from_mins(2);
@@ -55,24 +54,55 @@ const KILLS: [Kill; 5] = [
     Kill::Evicted,
 ];
 
-fn states() -> Result<u64> {
-    match env::var("READSTATES_E2E_MIGRATE_STATES") {
-        Ok(text) => text
-            .parse()
-            .with_context(|| format!("READSTATES_E2E_MIGRATE_STATES={text}")),
-        Err(_) => Ok(STATES),
+/// What is there before.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    states: u64,
+    /// Of each user.
+    channels: u64,
+}
+
+impl Table {
+    fn of_environment() -> Result<Self> {
+        Ok(Self {
+            states: number("READSTATES_E2E_MIGRATE_STATES", 200_000)?,
+            channels: number("READSTATES_E2E_MIGRATE_CHANNELS", 10)?,
+        })
+    }
+
+    fn users(self) -> u64 {
+        self.states.div_ceil(self.channels)
+    }
+
+    /// So many that the cache keeps a crowd until it has all its states, twice.
+    fn capacity(self) -> i64 {
+        let crowd = CROWD as i64 * self.channels as i64;
+        (2 * crowd).max(100_000)
     }
 }
 
-fn source() -> ReadStateClusterSpec {
+fn number(variable: &str, otherwise: u64) -> Result<u64> {
+    let Ok(text) = env::var(variable) else {
+        return Ok(otherwise);
+    };
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.with_context(|| format!("{variable}={text} is no number above 0"))
+}
+
+fn source(table: Table) -> ReadStateClusterSpec {
+    let spec = cassandra_spec();
     ReadStateClusterSpec {
         replicas: MEMBERS as i32,
-        ..cassandra_spec()
+        cache: CacheSpec {
+            capacity_states: table.capacity(),
+            ..spec.cache
+        },
+        ..spec
     }
 }
 
 /// A cluster that begins with the table of the other one.
-fn target() -> ReadStateClusterSpec {
+fn target(table: Table) -> ReadStateClusterSpec {
     let from = RestoreFrom {
         migration: Some(k8s_openapi::api::core::v1::LocalObjectReference {
             name: "away".to_owned(),
@@ -81,7 +111,7 @@ fn target() -> ReadStateClusterSpec {
     };
     ReadStateClusterSpec {
         restore_from: Some(Box::new(from)),
-        ..source()
+        ..source(table)
     }
 }
 
@@ -134,12 +164,13 @@ async fn clean(old: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Read states of users of their own, in ten channels each.
-async fn fill(old: &Cluster, states: u64) -> Result<Vec<u64>> {
-    let users = Users::fresh().take(states.div_ceil(CHANNELS));
+/// Read states of users of their own.
+async fn fill(old: &Cluster, table: Table) -> Result<Vec<u64>> {
+    let users = Users::fresh().take(table.users());
     let service = old.service()?;
-    for crowd in users.chunks(CROWD) {
-        for channel in 1..=CHANNELS {
+    for (place, crowd) in users.chunks(CROWD).enumerate() {
+        println!("    {} users have their states", place * CROWD);
+        for channel in 1..=table.channels {
             // What a busy service did not take is sent again; what it has counted is not counted twice.
             until("everybody is mentioned", FILLS, async || {
                 Ok(match service.mention(channel, channel, crowd).await {
@@ -150,18 +181,18 @@ async fn fill(old: &Cluster, states: u64) -> Result<Vec<u64>> {
             .await?;
         }
     }
-    println!("    {states} states of {} users", users.len());
+    println!("    {} states of {} users", table.states, users.len());
     Ok(users)
 }
 
 /// Every fiftieth of them, at least, has all its states.
-async fn has(new: &Cluster, users: &[u64]) -> Result<()> {
+async fn has(new: &Cluster, users: &[u64], table: Table) -> Result<()> {
     let service = new.service()?;
     for user in users.iter().step_by((users.len() / 400).max(1)) {
         let states = service.read(*user).await?;
         let counted = states.iter().filter(|state| state.mention_count == 1);
         ensure!(
-            states.len() as u64 == CHANNELS && counted.count() as u64 == CHANNELS,
+            states.len() as u64 == table.channels && counted.count() as u64 == table.channels,
             "user {user}: {states:?}"
         );
     }
@@ -251,16 +282,16 @@ async fn a_table_moves_under_load_into_another_cluster_and_nothing_acknowledged_
     let place = world.namespace("moved").await?;
     let (old, new) = (world.cluster(&place, "old"), world.cluster(&place, "new"));
     clean(&old).await?;
-    let states = states()?;
-    old.apply(source()).await?;
+    let table = Table::of_environment()?;
+    old.apply(source(table)).await?;
     old.available().await?;
-    new.apply(target()).await?;
+    new.apply(target(table)).await?;
     apply::<PersistentVolumeClaim>(&old, volume_claim()).await?;
-    let users = fill(&old, states).await?;
+    let users = fill(&old, table).await?;
     let told = Told::by(&old.service()?, 200).await?;
 
     let load = Moving::begin(&old, MEMBERS, SEED).await?;
-    let rate = (states / CHANNELS / PASS).max(1);
+    let rate = (table.users() / PASS).max(1);
     apply::<ReadStateMigration>(&old, migration(rate)).await?;
     Box::pin(moves(&world, &old, &new)).await?;
 
@@ -278,7 +309,7 @@ async fn a_table_moves_under_load_into_another_cluster_and_nothing_acknowledged_
     ensure!(verdict.is_sound(), "not sound");
     ensure!(verdict.acknowledged() > 1_000, "there was no load");
     told.holds(&new.service()?).await?;
-    has(&new, &users).await?;
+    has(&new, &users, table).await?;
     Box::pin(is_over(&old, &new)).await?;
     clean(&old).await
 }
