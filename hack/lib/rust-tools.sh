@@ -55,14 +55,24 @@ compile_rust_tool() {
         cargo install --locked --debug --no-default-features "$1@$2" --root "$3"
 }
 
+# compile_tests: all tests and programs of the workspace, and lists of them in the folder COMPILED_TESTS. Tests that are run
+# by these lists ask nothing of cargo, which lets nobody in while it compiles for another lane.
+compile_tests() {
+    mkdir -p "$COMPILED_TESTS"
+    cargo nextest list --locked --workspace --list-type binaries-only --message-format json >"$COMPILED_TESTS/tests.json"
+    cargo metadata --locked --format-version 1 >"$COMPILED_TESTS/packages.json"
+}
+
+# The flags of `cargo nextest run` for that, one a line.
+by_lists() {
+    printf '%s\n' --binaries-metadata "$COMPILED_TESTS/tests.json" --cargo-metadata "$COMPILED_TESTS/packages.json"
+}
+
 # tests_of PROFILE PACKAGE FILTER [FLAG…]: runs those tests of a package of the workspace that match FILTER, by a profile
-# of .config/nextest.toml. With WORKSPACE_COMPILED=yes (hack/test) as part of the workspace, for which everything is
-# compiled: alone, a package has fewer features, and what it is made of would be compiled once more.
+# of .config/nextest.toml. With COMPILED_TESTS (hack/test) they are those that are compiled there.
 tests_of() {
-    local profile=$1 package=$2 filter=$3
+    local profile=$1 package=$2 filter=$3 of=(--locked --package "$2")
     shift 3
-    local of=(--package "$package")
-    [ "${WORKSPACE_COMPILED:-no}" = no ] || of=(--workspace)
-    cargo nextest run --locked --profile "$profile" "${of[@]}" \
-        --filterset "package($package) & ($filter)" "$@"
+    [ -z "${COMPILED_TESTS:-}" ] || mapfile -t of < <(by_lists)
+    cargo nextest run --profile "$profile" "${of[@]}" --filterset "package($package) & ($filter)" "$@"
 }
