@@ -12,6 +12,7 @@
 //! tells the [`planner`] where slots belong that are free to move.
 #![deny(missing_docs, clippy::wildcard_enum_match_arm)]
 
+mod by_slot;
 mod config;
 pub mod fence;
 pub mod handoff;
@@ -27,6 +28,7 @@ pub mod replication;
 pub mod slot;
 mod stamp;
 
+pub use by_slot::BySlot;
 pub use config::{
     Incarnation, MOST_AHEAD_IN_NEED_MICROS, MOST_AHEAD_MICROS, NoIncarnation, Now, SlotConfig,
     Succession, SwapRefused,

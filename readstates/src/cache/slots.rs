@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use readstates_ring::{
-    Epoch, SLOTS, Slot, Stamp,
+    BySlot, Epoch, SLOTS, Slot, Stamp,
     fence::{self, Stored},
 };
 
@@ -87,7 +87,7 @@ struct SlotState {
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    all: Box<[SlotState]>,
+    all: BySlot<SlotState>,
     /// Whether others may own slots of the same ring: then a stamp above the epoch is a ring that went
     /// back, and not only a clock.
     shared_ring: AtomicBool,
@@ -105,7 +105,7 @@ impl Slots {
             paused: AtomicBool::new(false),
         };
         Self {
-            all: Slot::all().map(state).collect(),
+            all: BySlot::of(state),
             shared_ring: AtomicBool::new(false),
         }
     }
@@ -115,7 +115,7 @@ impl Slots {
     }
 
     fn at(&self, slot: Slot) -> &SlotState {
-        &self.all[usize::from(slot.number())]
+        &self.all[slot]
     }
 
     /// The first stamp since the slot is served; `None` when it is closed.

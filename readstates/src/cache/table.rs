@@ -56,9 +56,8 @@ impl Hash {
         self.keyed as usize % STRIPES
     }
 
-    /// The number of the user's slot.
-    pub(super) fn slot(self) -> usize {
-        usize::from(Slot::of_user(self.user).number())
+    pub(super) fn slot(self) -> Slot {
+        Slot::of_user(self.user)
     }
 
     pub(super) fn table(self) -> usize {

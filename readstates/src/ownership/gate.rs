@@ -13,7 +13,7 @@ use std::{
 };
 
 use readstates_ring::{
-    Epoch, Slot,
+    BySlot, Epoch, Slot,
     fence::{self, InForce},
 };
 use tokio::{
@@ -43,7 +43,7 @@ struct SlotGate {
 /// The gates of all slots.
 #[derive(Debug)]
 pub(super) struct Gate {
-    slots: Box<[SlotGate]>,
+    slots: BySlot<SlotGate>,
     lease: Arc<Lease>,
     /// Operations that wait in front of closed gates.
     pub(super) queue: Limit,
@@ -65,14 +65,14 @@ impl Gate {
             changed: Notify::new(),
         };
         Self {
-            slots: Slot::all().map(slot).collect(),
+            slots: BySlot::of(slot),
             lease,
             queue: Limit::new(most_queued),
         }
     }
 
     fn of(&self, slot: Slot) -> &SlotGate {
-        &self.slots[usize::from(slot.number())]
+        &self.slots[slot]
     }
 
     /// Goes in, if the gate is open.

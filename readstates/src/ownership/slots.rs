@@ -13,11 +13,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use readstates_ring::{
-    Epoch, Incarnation, Slot,
+    BySlot, Epoch, Incarnation, Slot,
     handoff::{Action, Event, Stage, State},
     mutant::{self, Rule},
 };
-use rows::{Row, Rows};
+use rows::Row;
 use tokio::sync::{Mutex as Turn, Notify};
 use transfers::Transfer;
 pub(super) use transfers::{NotTaken, Part};
@@ -38,7 +38,7 @@ pub(super) struct Slots {
 
 #[derive(Debug)]
 struct Inner {
-    rows: Rows,
+    rows: BySlot<Row>,
     /// Transfers to this member, by sender.
     transfers: BTreeMap<Incarnation, Transfer>,
     /// Nothing is confirmed any more: a member that confirms must stay to become the owner.
@@ -75,7 +75,7 @@ impl Slots {
             engine,
             gate,
             inner: Mutex::new(Inner {
-                rows: Rows::at_start(me),
+                rows: rows::at_start(me),
                 transfers: BTreeMap::new(),
                 leaving: false,
             }),

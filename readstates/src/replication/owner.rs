@@ -22,7 +22,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use readstates_ring::{
-    Epoch, Incarnation, Slot, SlotConfig,
+    BySlot, Epoch, Incarnation, Slot, SlotConfig,
     replication::{Answer, Guard, Opening, Outbox, Streams, Tickets},
 };
 use tokio::{
@@ -60,13 +60,13 @@ pub(crate) struct Owner {
     time: Time,
     desk: Mutex<Desk>,
     /// For each slot the lanes that its entries go to, as bits.
-    audiences: Box<[AtomicU64]>,
+    audiences: BySlot<AtomicU64>,
     /// Whether answers about a slot need a backup.
-    guarded: Box<[AtomicBool]>,
+    guarded: BySlot<AtomicBool>,
     /// Whether changes of a slot are refused: its backup has to go, and what it holds is written first.
-    held: Box<[AtomicBool]>,
+    held: BySlot<AtomicBool>,
     /// The epoch at which each slot is owned.
-    epochs: Box<[AtomicI64]>,
+    epochs: BySlot<AtomicI64>,
     lanes: Box<[ArcSwapOption<Lane>]>,
     /// Something was acknowledged, or a config was learned.
     landed: Notify,
@@ -93,9 +93,9 @@ impl Drop for Waiting<'_> {
 #[derive(Debug)]
 struct Desk {
     streams: Streams,
-    guards: Box<[Guard]>,
+    guards: BySlot<Guard>,
     /// The slots that this member owns.
-    owned: Box<[bool]>,
+    owned: BySlot<bool>,
     /// Which processes may be seeded, and what lateness of theirs is borne.
     rests: Rests,
     /// Rests that have begun and were not told yet, with how long they last.
@@ -121,16 +121,16 @@ impl Owner {
             time,
             desk: Mutex::new(Desk {
                 streams: Streams::new(),
-                guards: Slot::all().map(Guard::new).collect(),
-                owned: Slot::all().map(|_| false).collect(),
+                guards: BySlot::of(Guard::new),
+                owned: BySlot::of(|_| false),
                 rests: Rests::new(me),
                 begun: Vec::new(),
                 next_stream: 0,
             }),
-            audiences: Slot::all().map(|_| AtomicU64::new(0)).collect(),
-            guarded: Slot::all().map(|_| AtomicBool::new(false)).collect(),
-            held: Slot::all().map(|_| AtomicBool::new(false)).collect(),
-            epochs: Slot::all().map(|_| AtomicI64::new(0)).collect(),
+            audiences: BySlot::of(|_| AtomicU64::new(0)),
+            guarded: BySlot::of(|_| AtomicBool::new(false)),
+            held: BySlot::of(|_| AtomicBool::new(false)),
+            epochs: BySlot::of(|_| AtomicI64::new(0)),
             lanes: (0..MOST_LANES).map(|_| ArcSwapOption::empty()).collect(),
             landed: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -162,7 +162,7 @@ impl Owner {
 
     /// Says which lanes a slot's entries go to from now on. Under the lock.
     fn publish(&self, desk: &Desk, slot: Slot) {
-        let guard = &desk.guards[usize::from(slot.number())];
+        let guard = &desk.guards[slot];
         let carried = |to: &Incarnation| {
             let stream = desk.streams.get(to);
             stream.is_some_and(|stream| stream.carries(slot))
@@ -171,15 +171,14 @@ impl Owner {
         let lanes = audience.iter().filter(|to| carried(to));
         let places = lanes.filter_map(|&to| Some(self.lane_of(to)?.0));
         let bits = places.fold(0, |bits, place| bits | 1 << place);
-        self.audiences[usize::from(slot.number())].store(bits, Ordering::Release);
-        let guarded = &self.guarded[usize::from(slot.number())];
+        self.audiences[slot].store(bits, Ordering::Release);
+        let guarded = &self.guarded[slot];
         guarded.store(guard.is_needed(), Ordering::SeqCst);
     }
 
     /// Whether anything of a user is sent to any process.
     pub(crate) fn is_backed(&self, user: u64) -> bool {
-        let slot = usize::from(Slot::of_user(user).number());
-        self.audiences[slot].load(Ordering::Acquire) != 0
+        self.audiences[Slot::of_user(user)].load(Ordering::Acquire) != 0
     }
 
     /// This member owns a slot by a later config; `goes_on`: it did before, without a break.
@@ -196,10 +195,10 @@ impl Owner {
             begun: _,
             next_stream,
         } = &mut *desk;
-        owned[usize::from(slot.number())] = true;
-        let guard = &mut guards[usize::from(slot.number())];
+        owned[slot] = true;
+        let guard = &mut guards[slot];
         let epoch = config.epoch();
-        self.epochs[usize::from(slot.number())].store(epoch.number(), Ordering::Release);
+        self.epochs[slot].store(epoch.number(), Ordering::Release);
         let opening = guard.learned(config, goes_on, streams);
         match opening {
             Opening::Continue { backup, sealed } => {
@@ -240,21 +239,21 @@ impl Owner {
             owned,
             ..
         } = &mut *desk;
-        owned[usize::from(slot.number())] = false;
-        guards[usize::from(slot.number())].lost(streams);
+        owned[slot] = false;
+        guards[slot].lost(streams);
         self.publish(&desk, slot);
         drop(desk);
         self.landed.notify_waiters();
     }
 
     fn epoch(&self, slot: Slot) -> Option<Epoch> {
-        Epoch::new(self.epochs[usize::from(slot.number())].load(Ordering::Acquire))
+        Epoch::new(self.epochs[slot].load(Ordering::Acquire))
     }
 
     /// Appends to the lanes of a user's slot, while the lock of the user's stripe is held.
     fn append(&self, user: u64, put: impl Fn(&mut Vec<u8>, Epoch)) {
         let slot = Slot::of_user(user);
-        let mut bits = self.audiences[usize::from(slot.number())].load(Ordering::Acquire);
+        let mut bits = self.audiences[slot].load(Ordering::Acquire);
         while bits != 0 {
             let place = bits.trailing_zeros() as usize;
             bits &= bits - 1;
@@ -286,10 +285,10 @@ impl Owner {
 
     /// Whether changes of a slot may be made: its backups take them, and no more wait than they can take.
     pub(crate) fn takes_changes(&self, slot: Slot) -> bool {
-        if self.held[usize::from(slot.number())].load(Ordering::Acquire) {
+        if self.held[slot].load(Ordering::Acquire) {
             return false;
         }
-        let mut bits = self.audiences[usize::from(slot.number())].load(Ordering::Acquire);
+        let mut bits = self.audiences[slot].load(Ordering::Acquire);
         while bits != 0 {
             let place = bits.trailing_zeros() as usize;
             bits &= bits - 1;
@@ -306,7 +305,7 @@ impl Owner {
 
     /// Whether answers about a slot need a backup, so that it has one or is about to.
     pub(crate) fn is_guarded(&self, slot: Slot) -> bool {
-        self.guarded[usize::from(slot.number())].load(Ordering::SeqCst)
+        self.guarded[slot].load(Ordering::SeqCst)
     }
 
     /// Waits until the backups have what an answer about a user rests on, and permit it, at most until the deadline.
@@ -393,7 +392,7 @@ impl Owner {
 
     fn look(&self, slot: Slot, answer: Answer, tickets: &Tickets) -> Settled {
         let desk = self.desk.lock();
-        let guard = &desk.guards[usize::from(slot.number())];
+        let guard = &desk.guards[slot];
         let backed = guard.backed(answer, tickets, (&desk.streams, self.now()));
         match (backed, guard.is_needed()) {
             (Ok(()), true) => Settled::Backed,

@@ -1,8 +1,6 @@
 //! A row for each slot: its state machine, and what this member knows of the slot beside it.
 
-use std::ops::{Index, IndexMut};
-
-use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig, handoff::SlotAtMember};
+use readstates_ring::{BySlot, Epoch, Incarnation, SlotConfig, handoff::SlotAtMember};
 use tokio::time::Instant;
 
 use crate::replication::Handed;
@@ -21,44 +19,15 @@ pub(super) struct Row {
     pub(super) handed: Option<Handed>,
 }
 
-/// The rows of all slots.
-#[derive(Debug)]
-pub(super) struct Rows(Box<[Row]>);
-
-impl Rows {
-    /// At the start of a member: it knows of no owner.
-    pub(super) fn at_start(me: Incarnation) -> Self {
-        // Below every config that there can be.
-        let nobody = SlotConfig::from_parts(Epoch::mint(None, 0), Incarnation::new(0), None, None);
-        let row = |_| Row {
-            machine: SlotAtMember::at_start(me, nobody),
-            opening: None,
-            held: false,
-            promoted: None,
-            handed: None,
-        };
-        Self(Slot::all().map(row).collect())
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &Row)> {
-        Slot::all().zip(&self.0)
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Row)> {
-        Slot::all().zip(&mut self.0)
-    }
-}
-
-impl Index<Slot> for Rows {
-    type Output = Row;
-
-    fn index(&self, slot: Slot) -> &Row {
-        &self.0[usize::from(slot.number())]
-    }
-}
-
-impl IndexMut<Slot> for Rows {
-    fn index_mut(&mut self, slot: Slot) -> &mut Row {
-        &mut self.0[usize::from(slot.number())]
-    }
+/// The rows at the start of a member: it knows of no owner.
+pub(super) fn at_start(me: Incarnation) -> BySlot<Row> {
+    // Below every config that there can be.
+    let nobody = SlotConfig::from_parts(Epoch::mint(None, 0), Incarnation::new(0), None, None);
+    BySlot::of(|_| Row {
+        machine: SlotAtMember::at_start(me, nobody),
+        opening: None,
+        held: false,
+        promoted: None,
+        handed: None,
+    })
 }

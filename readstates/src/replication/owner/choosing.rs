@@ -36,7 +36,7 @@ impl Owner {
             next_stream,
             ..
         } = &mut *desk;
-        let guard = &mut guards[usize::from(slot.number())];
+        let guard = &mut guards[slot];
         let Some(epoch) = self.epoch(slot).filter(|_| guard.may_seed(to)) else {
             return false;
         };
@@ -52,7 +52,7 @@ impl Owner {
         let Desk {
             streams, guards, ..
         } = &mut *desk;
-        guards[usize::from(slot.number())].seed(to, streams);
+        guards[slot].seed(to, streams);
         if let Some(stream) = streams.get_mut(&to) {
             self.say_of_slot(stream, slot, epoch, OfSlot::Seed);
         }
@@ -63,7 +63,7 @@ impl Owner {
     /// Whether a process is still seeded with a slot: it was not lost, and neither side has given up the stream since.
     pub(crate) fn seeds(&self, slot: Slot, to: Incarnation) -> bool {
         let desk = self.desk.lock();
-        let seeding = desk.guards[usize::from(slot.number())].seeding();
+        let seeding = desk.guards[slot].seeding();
         seeding == Some(to) && desk.is_seeding(slot)
     }
 
@@ -73,7 +73,7 @@ impl Owner {
         let Desk {
             streams, guards, ..
         } = &mut *desk;
-        let guard = &mut guards[usize::from(slot.number())];
+        let guard = &mut guards[slot];
         let stream = guard.seeding().and_then(|to| streams.get_mut(&to));
         if let (Some(stream), Some(epoch)) = (stream, self.epoch(slot)) {
             self.say_of_slot(stream, slot, epoch, OfSlot::Seeded);
@@ -88,10 +88,10 @@ impl Owner {
         let Desk {
             streams, guards, ..
         } = &mut *desk;
-        guards[usize::from(slot.number())].seeding()?;
+        guards[slot].seeding()?;
         // Before the look at what has gathered: an answer that finds the slot without a backup after it has changed
         // something has appended that before the look.
-        self.guarded[usize::from(slot.number())].store(true, Ordering::SeqCst);
+        self.guarded[slot].store(true, Ordering::SeqCst);
         // What has gathered and not left yet counts as not acknowledged.
         for stream in streams.values_mut() {
             let pending = self
@@ -101,7 +101,7 @@ impl Owner {
                 stream.gather();
             }
         }
-        let guard = &mut guards[usize::from(slot.number())];
+        let guard = &mut guards[slot];
         let named = guard.may_name(streams);
         if let Some(named) = named {
             guard.name(named);
@@ -113,13 +113,13 @@ impl Owner {
     /// Whether the ring may still be asked to name a process that [`Owner::name`] has returned: no later config was
     /// learned since.
     pub(crate) fn may_ask_for(&self, slot: Slot, to: Incarnation) -> bool {
-        self.desk.lock().guards[usize::from(slot.number())].has_asked(to)
+        self.desk.lock().guards[slot].has_asked(to)
     }
 
     /// Changes of these slots, and of no others, are refused from now on.
     pub(crate) fn hold(&self, slots: &[Slot]) {
         let held: BTreeSet<Slot> = slots.iter().copied().collect();
-        for (slot, is_held) in Slot::all().zip(&self.held) {
+        for (slot, is_held) in self.held.iter() {
             is_held.store(held.contains(&slot), Ordering::Release);
         }
     }
@@ -128,8 +128,8 @@ impl Owner {
     pub(crate) fn alone(&self) -> BTreeSet<Slot> {
         let desk = self.desk.lock();
         let is_alone = |slot: &Slot| {
-            let place = usize::from(slot.number());
-            desk.owned[place] && !desk.guards[place].is_needed() && !desk.is_seeding(*slot)
+            let slot = *slot;
+            desk.owned[slot] && !desk.guards[slot].is_needed() && !desk.is_seeding(slot)
         };
         Slot::all().filter(is_alone).collect()
     }
@@ -138,7 +138,7 @@ impl Owner {
     pub(crate) fn backed_by(&self, these: impl Fn(Incarnation) -> bool) -> BTreeSet<Slot> {
         let desk = self.desk.lock();
         let is_by = |slot: &Slot| {
-            let guard = &desk.guards[usize::from(slot.number())];
+            let guard = &desk.guards[*slot];
             guard.backup().is_some_and(&these) && !desk.is_seeding(*slot)
         };
         Slot::all().filter(is_by).collect()
@@ -154,8 +154,9 @@ impl Owner {
     /// How many slots of this member have no backup by the config in force.
     pub(crate) fn unprotected(&self) -> u16 {
         let desk = self.desk.lock();
-        let owned = desk.owned.iter().zip(&desk.guards);
-        let unprotected = owned.filter(|(owned, guard)| **owned && guard.backup().is_none());
+        let guards = desk.guards.iter();
+        let unprotected =
+            guards.filter(|(slot, guard)| desk.owned[*slot] && guard.backup().is_none());
         unprotected.count() as u16
     }
 
@@ -178,8 +179,10 @@ impl Owner {
     /// The slots that are seeded.
     pub(crate) fn seeding(&self) -> BTreeSet<Slot> {
         let desk = self.desk.lock();
-        let guards = Slot::all().zip(&desk.guards);
-        let seeding = guards.filter(|(_, guard)| guard.seeding().is_some());
+        let seeding = desk
+            .guards
+            .iter()
+            .filter(|(_, guard)| guard.seeding().is_some());
         seeding.map(|(slot, _)| slot).collect()
     }
 
@@ -199,7 +202,7 @@ impl Owner {
 impl Desk {
     /// Whether a process is seeded with a slot, or was, and has not refused it.
     fn is_seeding(&self, slot: Slot) -> bool {
-        let seeding = self.guards[usize::from(slot.number())].seeding();
+        let seeding = self.guards[slot].seeding();
         let stream = seeding.and_then(|to| self.streams.get(&to));
         stream.is_some_and(|it| it.carries(slot) && it.refused(slot).is_none())
     }

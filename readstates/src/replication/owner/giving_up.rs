@@ -14,8 +14,10 @@ impl Owner {
     pub(crate) fn to_drop(&self) -> Vec<Slot> {
         let (mut desk, now) = (self.desk.lock(), self.now());
         desk.bear(now);
-        let guards = Slot::all().zip(&desk.guards);
-        let must = guards.filter(|(_, guard)| guard.must_drop(&desk.streams, now));
+        let must = desk
+            .guards
+            .iter()
+            .filter(|(_, guard)| guard.must_drop(&desk.streams, now));
         must.map(|(slot, _)| slot).collect()
     }
 
@@ -23,9 +25,7 @@ impl Owner {
     /// answered, so may they, and nothing would show any more that they were slow.
     pub(crate) fn give_up(&self, slots: &[Slot]) {
         let (mut desk, now) = (self.desk.lock(), self.now());
-        let guards = slots
-            .iter()
-            .map(|slot| &desk.guards[usize::from(slot.number())]);
+        let guards = slots.iter().map(|&slot| &desk.guards[slot]);
         let needed = |to: &Incarnation| guards.clone().any(|guard| guard.needs(*to));
         let due: Vec<Incarnation> = desk.streams.keys().copied().filter(needed).collect();
         due.into_iter().for_each(|to| desk.give_up(to, now));
@@ -35,7 +35,7 @@ impl Owner {
     pub(crate) fn give_up_slow(&self) {
         let slow: Vec<Incarnation> = {
             let (desk, now) = (self.desk.lock(), self.now());
-            let is_needed = |to: Incarnation| desk.guards.iter().any(|guard| guard.needs(to));
+            let is_needed = |to: Incarnation| desk.guards.values().any(|guard| guard.needs(to));
             let slow = desk.streams.values().filter(|stream| stream.is_slow(now));
             slow.map(Outbox::to).filter(|&to| !is_needed(to)).collect()
         };
@@ -69,7 +69,7 @@ impl Owner {
     pub(crate) fn forget(&self, to: Incarnation) -> bool {
         let mut desk = self.desk.lock();
         let is_needed = |guard: &Guard| guard.audience().contains(&to);
-        if desk.guards.iter().any(is_needed) {
+        if desk.guards.values().any(is_needed) {
             return false;
         }
         if let Some(stream) = desk.streams.remove(&to) {
@@ -84,7 +84,7 @@ impl Owner {
 
     /// A slot that this member keeps gets another backup, or none. Under the lock.
     pub(super) fn leaves(&self, desk: &mut Desk, slot: Slot, config: &SlotConfig) {
-        let before = desk.guards[usize::from(slot.number())].backup();
+        let before = desk.guards[slot].backup();
         if let Some(before) = before.filter(|&it| Some(it) != config.backup()) {
             desk.give_up(before, self.now());
         }
