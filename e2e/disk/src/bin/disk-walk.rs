@@ -42,7 +42,9 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
-        Ok(report) if report.findings.is_empty() => ExitCode::SUCCESS,
+        Ok(report) if report.findings.is_empty() && report.not_ended.is_empty() => {
+            ExitCode::SUCCESS
+        }
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -75,8 +77,7 @@ fn walk_all(arguments: &Arguments) -> Result<Report> {
                 while let Some(seed) = seeds.lock().ok().and_then(|mut it| it.pop_front()) {
                     let report =
                         walk_one(seed, arguments.steps, &logs).unwrap_or_else(|error| Report {
-                            walks: 1,
-                            findings: vec![format!("seed {seed}: {error:#}")],
+                            not_ended: vec![format!("seed {seed}: {error:#}")],
                             ..Report::default()
                         });
                     if let Ok(mut total) = total.lock() {
@@ -106,7 +107,8 @@ fn walk_one(seed: u64, steps: usize, logs: &Path) -> Result<Report> {
         logs.join(format!("walk-{seed}.json")),
     );
     let log_file = File::create(&log).context("failed to make a log")?;
-    let this = std::env::current_exe().context("failed to find this program")?;
+    // This program as it runs, also when another one is compiled in its place meanwhile.
+    let this = format!("/proc/{}/exe", std::process::id());
     // A walk ends with the thread that waits for it.
     let ended = Command::new("setpriv")
         .args(["--pdeathsig", "KILL"])
@@ -134,29 +136,31 @@ fn tell_progress(total: &Report, seeds: u64, began: Instant) {
         "\n"
     };
     eprint!(
-        "{} of {seeds} walks in {} s, {} findings{end}",
+        "{} of {seeds} walks in {} s, {} findings, {} not ended{end}",
         total.walks,
         began.elapsed().as_secs(),
-        total.findings.len()
+        total.findings.len(),
+        total.not_ended.len()
     );
 }
 
 fn tell(report: &Report, began: Instant) {
     println!(
         "{} walks, {} steps, {} s: {} batches of files acknowledged, {} given up by a person's word, {} destroyed with \
-         their only copy, {} findings",
+         their only copy, {} findings, {} not ended",
         report.walks,
         report.steps,
         began.elapsed().as_secs(),
         report.written,
         report.given_up,
         report.destroyed,
-        report.findings.len()
+        report.findings.len(),
+        report.not_ended.len()
     );
     for (answer, count) in &report.answers {
         println!("  {count:>6}  {answer}");
     }
-    for finding in &report.findings {
+    for finding in report.findings.iter().chain(&report.not_ended) {
         println!("{finding}");
     }
 }

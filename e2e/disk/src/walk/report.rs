@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Of one seed, or of many added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Number of walks that were begun.
+    /// Number of walks that came to their end, or to a finding.
     pub walks: usize,
     /// Number of steps that were taken in all walks.
     pub steps: usize,
@@ -21,6 +21,9 @@ pub struct Report {
     pub answers: BTreeMap<String, usize>,
     /// What must not be: each with its seed and the steps before it.
     pub findings: Vec<String>,
+    /// Walks without a report, for a reason of the machine that they ran on: they say nothing of the super-disk.
+    #[serde(default)]
+    pub not_ended: Vec<String>,
 }
 
 impl Report {
@@ -40,5 +43,6 @@ impl Report {
             *self.answers.entry(answer).or_default() += count;
         }
         self.findings.extend(other.findings);
+        self.not_ended.extend(other.not_ended);
     }
 }
