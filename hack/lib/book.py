@@ -16,6 +16,7 @@ BOOK = Path("readstates/book/src")
 OTHERS = [
     "README.md",
     "charts/readstates-operator/README.md",
+    "operator/METRICS.md",
     "operator/superdisk/README.md",
     "readstates/METRICS.md",
     "readstates/bench/README.md",

@@ -14,6 +14,7 @@ PAGES = [
     ".github/*.md",
     "charts/*/README.md",
     "readstates/METRICS.md",
+    "operator/METRICS.md",
     "operator/superdisk/README.md",
     "readstates/bench/README.md",
     "readstates/book/src/**/*.md",

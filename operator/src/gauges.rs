@@ -127,7 +127,7 @@ fn render(clusters: &[Arc<ReadStateCluster>], now: Timestamp) -> String {
     );
     family(
         "readstates_cluster_waiting_seconds",
-        "Since when the next step has waited, by what for.",
+        "Time that the next step has waited, by what for.",
         &|status| {
             let waiting = status.waiting_on.iter();
             waiting

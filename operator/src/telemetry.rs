@@ -57,14 +57,24 @@ pub fn start_logs(filter: &str) -> anyhow::Result<()> {
 /// # Errors
 /// When there is one already.
 pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
+    let handle = recorder()?
+        .install_recorder()
+        .context("failed to install the metrics recorder")?;
+    describe();
+    begin_at_zero();
+    Ok(handle)
+}
+
+fn recorder() -> anyhow::Result<PrometheusBuilder> {
     let buckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-    let handle = PrometheusBuilder::new()
+    PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &buckets)
         .context("failed to set the buckets of the reconcile duration")?
         .set_buckets_for_metric(Matcher::Full(STEP.to_owned()), &buckets)
-        .context("failed to set the buckets of the steps' durations")?
-        .install_recorder()
-        .context("failed to install the metrics recorder")?;
+        .context("failed to set the buckets of the steps' durations")
+}
+
+fn describe() {
     metrics::describe_counter!(RECONCILES, "Reconciles, by how they ended.");
     metrics::describe_counter!(ERRORS, "Reconciles that failed, by what failed.");
     metrics::describe_histogram!(DURATION, "Time one reconcile took.");
@@ -93,16 +103,14 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         "Times a ReadStateCluster was told of that this operator cannot read, and leaves as it is."
     );
     metrics::describe_gauge!(LEADER, "1 while this process leads.");
-    metrics::gauge!(LEADER).set(0.0);
     metrics::describe_gauge!(BUILD, "Always 1; the labels say which build this is.");
-    metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    begin_at_zero();
-    Ok(handle)
 }
 
 /// What never happened is 0 and not absent: the increase to the first one is seen. Left out is what has too many values
 /// (requests by verb and kind, waits by reason, which are a gauge of each cluster anyway).
 fn begin_at_zero() {
+    metrics::gauge!(LEADER).set(0.0);
+    metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     for outcome in Outcome::VARIANTS.iter().chain(&[FAILED]) {
         metrics::counter!(RECONCILES, "outcome" => *outcome).increment(0);
     }
@@ -243,4 +251,20 @@ pub fn unreadable() {
 /// Says whether this process leads.
 pub fn leading(yes: bool) {
     metrics::gauge!(LEADER).set(if yes { 1.0 } else { 0.0 });
+}
+
+/// What a process says that has counted everything at least once.
+#[cfg(test)]
+pub(crate) fn page_with_everything() -> String {
+    let recorder = recorder().unwrap().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        describe();
+        begin_at_zero();
+        reconciled(Outcome::Waiting(Reason::NotObserved), Duration::ZERO);
+        stepped(Step::Observe, Instant::now());
+        asked("get", "pods".to_owned());
+        wrote("Pod");
+        super_disk_changed(Reason::SuperDiskHealthy);
+    });
+    recorder.handle().render()
 }
