@@ -50,7 +50,7 @@ step() {
         {
             flock 7
             say "$title: failed after $((SECONDS - started)) s; errors in its log, and the log's end:"
-            { errors_in "$log" && tail -n 30 "$log"; } | sed 's/^/    | /'
+            { errors_in "$log"; tail -n 30 "$log"; } | sed 's/^/    | /'
             note "whole log: $log"
         } 7>>"$LOGS/output.lock"
         STEP_STATUS=$status
@@ -61,7 +61,7 @@ step() {
     say "$title ($((SECONDS - started)) s)"
 }
 
-# errors_in LOG: what tests and programs ended with, a dozen of them, each with its causes and without its backtrace.
+# errors_in LOG: the first dozen errors and panics of tests and programs, each with its causes and without its backtrace.
 errors_in() {
     awk '
         {sub(/^ +/, "")}

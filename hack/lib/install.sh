@@ -120,11 +120,11 @@ save_cluster_state() {
         grep -v -e '^kube-system ' -e '^local-path-storage ')
 }
 
-# tell_cluster_state DIR: saves it there, and shows what one looks at first: pods that are not as they should be, and the
-# last warnings.
+# tell_cluster_state DIR: saves it there, and prints what one looks at first: pods that restarted or do not run, and the last
+# warnings.
 tell_cluster_state() {
     save_cluster_state "$1"
-    awk '$2 ~ /^pod\// && ($4 != "Running" || $5 > 0)' "$1/objects" | head -n 20 | sed 's/^/    /'
+    awk '$2 ~ /^pod\// && ($4 != "Running" || $5 > 0) && ++shown <= 20 {print "    " $0}' "$1/objects"
     awk '$3 == "Warning"' "$1/events" | tail -n 20 | cut -c1-300 | sed 's/^/    /'
     note "what the cluster knew: $1"
 }

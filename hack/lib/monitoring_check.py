@@ -22,15 +22,13 @@ CLOSED_LABELS = ["condition", "reason", "type", "state", "limit", "leg", "on", "
 
 
 def metrics():
-    """Every series there is: of the service by its documented list, of the others by the names in their sources."""
+    """Every series there is: of the service and the operator by their documented lists, of agents by the names in their
+    sources."""
     names = set(OF_PROMETHEUS)
-    for name, kind in re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "readstates/METRICS.md").read_text(), re.M):
-        names |= {name + part for part in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
+    for page in ("readstates/METRICS.md", "operator/METRICS.md"):
+        for name, kind in re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / page).read_text(), re.M):
+            names |= {name + part for part in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
     for source, prefix in (
-        ("operator/src/gauges.rs", "readstates_"),
-        ("operator/src/backups/gauges.rs", "readstates_"),
-        ("operator/src/migrations/gauges.rs", "readstates_"),
-        ("operator/src/telemetry.rs", "readstates_operator_"),
         ("operator/agent/src/metrics.rs", "readstates_"),
         ("operator/superdisk/src/metrics.rs", "superdisk_"),
     ):

@@ -55,8 +55,8 @@ compile_rust_tool() {
         cargo install --locked --debug --no-default-features "$1@$2" --root "$3"
 }
 
-# compile_tests: all tests and programs of the workspace, and lists of them in the folder COMPILED_TESTS. Tests that are run
-# by these lists ask nothing of cargo, which lets nobody in while it compiles for another lane.
+# compile_tests: all tests and programs of the workspace, and lists of them in the folder COMPILED_TESTS. Tests that run from
+# these lists do not call cargo, so they do not wait for its lock while another lane compiles.
 compile_tests() {
     mkdir -p "$COMPILED_TESTS"
     cargo nextest list --locked --workspace --list-type binaries-only --message-format json >"$COMPILED_TESTS/tests.json"

@@ -90,6 +90,8 @@ async fn readyz(State(ready): State<Ready>) -> (StatusCode, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use readstates_metrics::table_of;
+
     use super::*;
     use crate::telemetry;
 
@@ -97,27 +99,14 @@ mod tests {
     fn every_metric_is_documented_with_its_kind_and_meaning_and_none_else() {
         let gauges = Gauges::default().render(Timestamp::UNIX_EPOCH);
         let page = telemetry::page_with_everything() + &gauges;
-        let said = |what: &str| -> Vec<(String, String)> {
-            let lines = page.lines().filter_map(|line| line.strip_prefix(what));
-            let pairs = lines.filter_map(|line| line.split_once(' '));
-            pairs
-                .map(|(name, text)| (name.to_owned(), text.to_owned()))
-                .collect()
-        };
-        let (helps, kinds) = (said("# HELP "), said("# TYPE "));
-        let mut said: Vec<String> = helps
-            .into_iter()
-            .zip(kinds)
-            .map(|((name, help), (same, kind))| {
-                assert_eq!(name, same);
-                format!("| `{name}` | {kind} | {help} |")
-            })
-            .collect();
-        said.sort();
         let documented: Vec<&str> = include_str!("../METRICS.md")
             .lines()
             .filter(|line| line.starts_with("| `"))
             .collect();
-        assert_eq!(said, documented, "METRICS.md and /metrics differ");
+        assert_eq!(
+            table_of(&page),
+            documented,
+            "METRICS.md and /metrics differ"
+        );
     }
 }

@@ -58,7 +58,7 @@ const KILLS: [Kill; 5] = [
 #[derive(Clone, Copy, Debug)]
 struct Table {
     states: u64,
-    /// Of each user.
+    /// How many of them each user has.
     channels: u64,
 }
 
@@ -74,7 +74,7 @@ impl Table {
         self.states.div_ceil(self.channels)
     }
 
-    /// So many that the cache keeps a crowd until it has all its states, twice.
+    /// Read states that a cache pod keeps: twice those of a crowd, so that none of it is evicted before all are there.
     fn capacity(self) -> i64 {
         let crowd = CROWD as i64 * self.channels as i64;
         (2 * crowd).max(100_000)

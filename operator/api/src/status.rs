@@ -347,7 +347,7 @@ pub enum SuperDiskState {
     FastLost,
     /// The network disk is lost: writes are stopped.
     DurableLost,
-    /// Its agent could not be queried.
+    /// Its agent could not be queried, or is of a later release and answered something that this operator does not know.
     Unknown,
 }
 

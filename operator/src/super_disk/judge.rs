@@ -102,8 +102,12 @@ fn answered(answer: &AgentState) -> Judgement {
         .map(|error| format!(" The last attempt failed: {error}."))
         .unwrap_or_default();
     match (condition, refused) {
-        (Condition::NotAssembled, Some(Refusal { code, text })) => {
+        (Condition::NotAssembled | Condition::Unknown, Some(Refusal { code, text })) => {
             refusal(code.clone(), text.clone())
+        }
+        (Condition::Unknown, None) => {
+            let (why, needs_a_person) = not_known();
+            of(SuperDiskState::Unknown, why, needs_a_person)
         }
         (Condition::NotAssembled, None) => of(
             SuperDiskState::Assembling,
@@ -142,10 +146,6 @@ fn answered(answer: &AgentState) -> Judgement {
             let (why, needs_a_person) = waiting_on.map_or_else(not_known, fast_lost);
             let message = format!("the network disk serves alone: {why}.{failed}");
             of(SuperDiskState::FastLost, message, needs_a_person)
-        }
-        (Condition::Unknown, _) => {
-            let (why, needs_a_person) = not_known();
-            of(SuperDiskState::Unknown, why, needs_a_person)
         }
     }
 }

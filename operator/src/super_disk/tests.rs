@@ -141,9 +141,15 @@ fn every_word_of_an_agent_is_known() {
 
 #[test]
 fn an_agent_of_a_later_release_is_not_silent() {
-    let (state, needs_a_person, message) = told(with_condition(&json!({ "is": "split", "of": 2 })));
-    assert_eq!((state, needs_a_person), (SuperDiskState::Unknown, true));
-    assert!(message.contains("Update the operator"), "{message}");
+    for mounted in [true, false] {
+        let answer = AgentState {
+            mounted,
+            ..with_condition(&json!({ "is": "split", "of": 2 }))
+        };
+        let (state, needs_a_person, message) = told(answer);
+        assert_eq!((state, needs_a_person), (SuperDiskState::Unknown, true));
+        assert!(message.contains("Update the operator"), "{message}");
+    }
     for waiting_on in [json!("moon"), json!({ "moon": { "phase": 3 } })] {
         let condition = json!({ "is": "fast-lost", "waiting_on": waiting_on });
         let (state, needs_a_person, message) = told(with_condition(&condition));

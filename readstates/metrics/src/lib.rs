@@ -8,5 +8,5 @@ mod text;
 
 pub use self::{
     histogram::{Counter, Gauge, Histogram},
-    text::{Labels, Text},
+    text::{Labels, Text, table_of},
 };

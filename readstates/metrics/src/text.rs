@@ -1,8 +1,33 @@
 //! Prometheus' text format.
 
-use std::fmt::{Arguments, Write};
+use std::{
+    collections::BTreeMap,
+    fmt::{Arguments, Write},
+};
 
 use crate::{Histogram, histogram::Reading};
+
+/// The families of a page as rows of a Markdown table, in order: name, kind and meaning. Lists in documentation are compared
+/// with it.
+#[must_use]
+pub fn table_of(page: &str) -> Vec<String> {
+    let mut meanings = BTreeMap::new();
+    let mut rows = Vec::new();
+    for line in page.lines() {
+        if let Some((name, meaning)) = after(line, "# HELP ") {
+            meanings.insert(name, meaning);
+        } else if let Some((name, kind)) = after(line, "# TYPE ") {
+            let meaning = meanings.get(name).unwrap_or(&"");
+            rows.push(format!("| `{name}` | {kind} | {meaning} |"));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+fn after<'a>(line: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(begin)?.split_once(' ')
+}
 
 /// A page of metrics in the making.
 #[derive(Debug, Default)]
@@ -152,6 +177,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_page_is_a_table_of_its_families_in_order() {
+        let mut text = Text::default();
+        text.counter("b_total", "Bees that were seen.", 3);
+        text.gauge("a", "Ants now.", 1.0);
+        let table = table_of(&text.finish());
+        assert_eq!(
+            table,
+            [
+                "| `a` | gauge | Ants now. |",
+                "| `b_total` | counter | Bees that were seen. |"
+            ]
+        );
+    }
 
     #[test]
     fn sizes_are_told_in_bytes() {

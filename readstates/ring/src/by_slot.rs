@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use crate::Slot;
 
-/// A value for each slot.
+/// One value for each of the [`SLOTS`](crate::SLOTS) slots, found by the slot itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BySlot<T>(Box<[T]>);
 
@@ -19,7 +19,7 @@ impl<T> BySlot<T> {
         Slot::all().zip(&self.0)
     }
 
-    /// Each slot with its value, in order.
+    /// The same, to change the values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Slot, &mut T)> {
         Slot::all().zip(&mut self.0)
     }

@@ -30,8 +30,7 @@ use std::collections::{HashMap, HashSet};
 pub use wire::{BACKED, MAX_MEMBERS, MemberRecord, READS, RecordError, RingRecord, Unknown};
 
 use crate::{
-    Epoch, Incarnation, Line, MOST_LINES, Now, SlotConfig, Succession, SwapRefused,
-    slot::{SLOTS, Slot},
+    BySlot, Epoch, Incarnation, Line, MOST_LINES, Now, Slot, SlotConfig, Succession, SwapRefused,
 };
 
 /// A process that owns slots, and how it is reached.
@@ -97,8 +96,8 @@ impl RingMember {
 pub struct RingTable {
     number: u64,
     members: Vec<RingMember>,
-    /// By number, [`SLOTS`] of them.
-    slots: Box<[Option<SlotConfig>]>,
+    /// `None` for a slot that was never owned.
+    slots: BySlot<Option<SlotConfig>>,
     line: Line,
     /// Those before it, the latest first.
     lines: Vec<Line>,
@@ -139,7 +138,7 @@ impl Default for RingTable {
         Self {
             number: 0,
             members: Vec::new(),
-            slots: vec![None; usize::from(SLOTS)].into(),
+            slots: BySlot::of(|_| None),
             line: Line::NONE,
             lines: Vec::new(),
             more: Unknown::new(),
@@ -203,7 +202,7 @@ impl RingTable {
     /// The config of a slot; `None` when it was never owned.
     #[must_use]
     pub fn config(&self, slot: Slot) -> Option<SlotConfig> {
-        self.slots[usize::from(slot.number())]
+        self.slots[slot]
     }
 
     /// The owner of a slot; `None` when it was never owned.
@@ -235,7 +234,7 @@ impl RingTable {
     pub fn owners(&self) -> Vec<Option<u16>> {
         let places = self.places();
         let place = |config: &SlotConfig| places.get(&config.owner()).copied();
-        let owners = self.slots.iter();
+        let owners = self.slots.values();
         owners
             .map(|config| config.as_ref().and_then(place))
             .collect()
@@ -319,7 +318,7 @@ impl RingTable {
             let who = (owner.incarnation, backup_of(slot));
             // A slot that is asked for twice is at its next epoch by then.
             let swapped = next.swap_one(slot, expected, who, succession, now)?;
-            next.slots[usize::from(slot.number())] = Some(swapped);
+            next.slots[slot] = Some(swapped);
         }
         next.list(owner);
         next.number += 1;
@@ -372,7 +371,7 @@ impl RingTable {
     /// Whether the table names a backup of any slot.
     #[must_use]
     pub fn has_backups(&self) -> bool {
-        let mut configs = self.slots.iter().flatten();
+        let mut configs = self.slots.values().flatten();
         configs.any(|config| config.backup().is_some())
     }
 
@@ -391,7 +390,7 @@ impl RingTable {
     }
 
     fn drop_who_is_not_named(&mut self) {
-        let configs = self.slots.iter().flatten();
+        let configs = self.slots.values().flatten();
         let named: HashSet<Incarnation> = configs
             .flat_map(|config| [Some(config.owner()), config.backup()])
             .flatten()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{NEVER, alone, config, on, tls};
 use readstates::{config::ServeConfig, store::MemoryStore};
+use readstates_metrics::table_of;
 
 #[tokio::test]
 async fn every_metric_is_documented_with_its_kind_and_meaning_and_none_else() {
@@ -16,22 +17,11 @@ async fn every_metric_is_documented_with_its_kind_and_meaning_and_none_else() {
     let member = on(Arc::new(MemoryStore::default()), config).await;
     member.ack(1, 10, 5).await;
     let page = member.get("/metrics").await.text;
-    let helps = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
-    let kinds = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-    let mut said: Vec<String> = helps
-        .zip(kinds)
-        .map(|((name, help), (same, kind))| {
-            assert_eq!(name, same);
-            let ours = name.starts_with("readstates_") || name.starts_with("process_");
-            assert!(ours, "{name}");
-            format!("| `{name}` | {kind} | {help} |")
-        })
-        .collect();
-    said.sort();
+    let said = table_of(&page);
+    for row in &said {
+        let ours = row.starts_with("| `readstates_") || row.starts_with("| `process_");
+        assert!(ours, "{row}");
+    }
     let documented: Vec<&str> = include_str!("../../METRICS.md")
         .lines()
         .filter(|line| line.starts_with("| `"))

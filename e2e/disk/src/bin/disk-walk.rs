@@ -107,7 +107,7 @@ fn walk_one(seed: u64, steps: usize, logs: &Path) -> Result<Report> {
         logs.join(format!("walk-{seed}.json")),
     );
     let log_file = File::create(&log).context("failed to make a log")?;
-    // This program as it runs, also when another one is compiled in its place meanwhile.
+    // The file that this process runs from, even if a compiler has replaced it since.
     let this = format!("/proc/{}/exe", std::process::id());
     // A walk ends with the thread that waits for it.
     let ended = Command::new("setpriv")

@@ -20,24 +20,18 @@ pub struct PodRef {
 pub enum MemberAction {
     /// Ask a process to hand on what it owns.
     Drain {
-        /// Where it runs.
         pod: PodRef,
-        /// Which process.
+        /// The process that is meant: another one in the same pod is left alone.
         incarnation: String,
     },
     /// Ask an owner to move slots.
     Move {
-        /// Where the owner runs.
         pod: PodRef,
-        /// Which, and where to.
+        /// The slots, and the member that they go to.
         request: MovesRequest,
     },
     /// Have a member keep another number of read states.
-    Capacity {
-        /// Where it runs.
-        pod: PodRef,
-        states: u64,
-    },
+    Capacity { pod: PodRef, states: u64 },
     /// Have a pod get more memory while it runs.
     Grow {
         pod: PodRef,
@@ -50,7 +44,7 @@ pub enum MemberAction {
     FlushAndDelete { pod: PodRef },
 }
 
-/// The next step.
+/// What the decision about the cache pods comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// One pod less: the highest ordinal holds nothing.

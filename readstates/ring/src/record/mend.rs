@@ -25,7 +25,7 @@ impl RingTable {
         for (slot, config) in known {
             let here = self.config(slot);
             if let Some(here) = here.filter(|here| here.gives_again(config)) {
-                next.slots[usize::from(slot.number())] = Some(here.raised());
+                next.slots[slot] = Some(here.raised());
                 changed = true;
                 continue;
             }
@@ -39,7 +39,7 @@ impl RingTable {
                 continue;
             }
             next.members.extend(found.into_iter().cloned());
-            next.slots[usize::from(slot.number())] = Some(config);
+            next.slots[slot] = Some(config);
             changed = true;
         }
         if !changed {
@@ -68,7 +68,7 @@ impl RingTable {
                 continue;
             };
             match stored.kept(owner.incarnation, epoch, now) {
-                Ok(kept) => next.slots[usize::from(slot.number())] = Some(kept),
+                Ok(kept) => next.slots[slot] = Some(kept),
                 Err(why) => refused.push(NotSwapped::of(slot, why)),
             }
         }

@@ -1,6 +1,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::SLOTS;
 
 /// 2026-11-21, about.
 const NOW: i64 = 1_795_000_000_000_000;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RingMember, RingTable};
 use crate::{
-    Epoch, Incarnation, Line, MOST_LINES, SlotConfig,
+    BySlot, Epoch, Incarnation, Line, MOST_LINES, SlotConfig,
     slot::{SLOTS, Slot},
 };
 
@@ -262,17 +262,15 @@ impl TryFrom<RingRecord> for RingTable {
         }
         let members = check_members(members)?;
         let backups = backups.into_iter().chain(std::iter::repeat(NONE));
-        let slots = Slot::all().zip(epochs).zip(owners).zip(inherits);
-        let slots: Result<_, RecordError> = slots
-            .zip(backups)
-            .map(|((((slot, epoch), owner), inherits), backup)| {
-                let config = check_slot(slot, epoch, owner, inherits, &members)?;
-                check_backup(slot, config, backup, &members)
-            })
-            .collect();
+        let configs = Slot::all().zip(epochs).zip(owners).zip(inherits);
+        let mut slots = BySlot::of(|_| None);
+        for ((((slot, epoch), owner), inherits), backup) in configs.zip(backups) {
+            let config = check_slot(slot, epoch, owner, inherits, &members)?;
+            slots[slot] = check_backup(slot, config, backup, &members)?;
+        }
         Ok(Self {
             number,
-            slots: slots?,
+            slots,
             members,
             line,
             lines,
@@ -386,7 +384,7 @@ impl From<&RingTable> for RingRecord {
         let inherits = |config: SlotConfig| config.inherits().map(Epoch::number);
         let backup = |config: SlotConfig| places.get(&config.backup()?).map(|&place| place.into());
         let backups = slots
-            .iter()
+            .values()
             .map(|config| config.and_then(backup).unwrap_or(NONE));
         let backups: Vec<i32> = match table.has_backups() {
             true => backups.collect(),
@@ -396,16 +394,16 @@ impl From<&RingTable> for RingRecord {
             number: *number,
             members: members.iter().map(MemberRecord::from).collect(),
             epochs: slots
-                .iter()
+                .values()
                 .map(|config| config.map_or(0, |config| config.epoch().number()))
                 .collect(),
             // Every owner is listed: that is what makes a table.
             owners: slots
-                .iter()
+                .values()
                 .map(|config| config.and_then(owner).unwrap_or(NONE))
                 .collect(),
             inherits: slots
-                .iter()
+                .values()
                 .map(|config| config.and_then(inherits).unwrap_or(NONE.into()))
                 .collect(),
             reader: if backups.is_empty() { 1 } else { BACKED },

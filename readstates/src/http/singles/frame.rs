@@ -37,6 +37,16 @@ const MOST_ANSWER_BYTES: usize = 1 << 20;
 const REQUEST_HEAD: usize = 24;
 const ANSWER_HEAD: usize = 13;
 
+/// Operations by their number, from 1: small requests with small answers.
+const OPERATIONS: [Operation; 6] = [
+    Operation::Get,
+    Operation::Summary,
+    Operation::Ack,
+    Operation::AckPins,
+    Operation::Delete,
+    Operation::Mention,
+];
+
 /// Headers of a request by their number, from 0: those that a member passes on.
 static REQUEST_HEADERS: [HeaderName; 8] = [
     header::CONTENT_TYPE,
@@ -91,9 +101,9 @@ pub(super) fn encode_request(
         channel,
         selection: _,
     } = target;
-    let operation = number_of(operation)?;
+    let operation = OPERATIONS.iter().position(|&known| known == operation)?;
     let mut bytes = Vec::with_capacity(256);
-    bytes.put_u8(operation);
+    bytes.put_u8(operation as u8 + 1);
     bytes.put_u8(u8::try_from(headers.len()).ok()?);
     bytes.put_u16_le(u16::try_from(body.len()).ok()?);
     bytes.put_u64_le(user.get());
@@ -142,7 +152,8 @@ fn take_request(frame: &mut Bytes) -> Result<Request, Malformed> {
         return Err(CUT_OFF);
     }
     let timeout = Duration::from_millis(frame.get_u32_le().into());
-    let operation = operation_of(frame.get_u8());
+    let number = usize::from(frame.get_u8());
+    let operation = number.checked_sub(1).and_then(|at| OPERATIONS.get(at));
     let headers = frame.get_u8();
     let body = usize::from(frame.get_u16_le());
     let (user, channel) = (Id::new(frame.get_u64_le()), Id::new(frame.get_u64_le()));
@@ -151,7 +162,7 @@ fn take_request(frame: &mut Bytes) -> Result<Request, Malformed> {
         return Err(CUT_OFF);
     }
     Ok(Request {
-        operation: operation.ok_or(Malformed("an operation is not known"))?,
+        operation: *operation.ok_or(Malformed("an operation is not known"))?,
         target: Target {
             user: user.ok_or(Malformed("a user is 0"))?,
             channel,
@@ -218,40 +229,6 @@ pub(super) fn take_answer(stream: &mut BytesMut) -> Result<Option<Answered>, Mal
         response,
         ring,
     }))
-}
-
-/// Those that travel in frames, small requests with small answers, by their number.
-fn number_of(operation: Operation) -> Option<u8> {
-    Some(match operation {
-        Operation::Get => 1,
-        Operation::Summary => 2,
-        Operation::Ack => 3,
-        Operation::AckPins => 4,
-        Operation::Delete => 5,
-        Operation::Mention => 6,
-        Operation::List
-        | Operation::AckBulk
-        | Operation::DeleteUser
-        | Operation::Batch
-        | Operation::Ring
-        | Operation::Livez
-        | Operation::Readyz
-        | Operation::Metrics
-        | Operation::Openapi
-        | Operation::AdminStatus
-        | Operation::AdminFlush
-        | Operation::AdminSetCapacity
-        | Operation::AdminMove
-        | Operation::AdminDrain
-        | Operation::Handoff
-        | Operation::Singles
-        | Operation::Unrouted => return None,
-    })
-}
-
-fn operation_of(number: u8) -> Option<Operation> {
-    let mut all = Operation::ALL.iter().copied();
-    all.find(|&operation| number_of(operation) == Some(number))
 }
 
 fn number(of: &[HeaderName], name: &HeaderName) -> Option<u8> {
