@@ -16,7 +16,7 @@ image_tag() {
         content_hash "$ROOT/Dockerfile" "${PROGRAMS[@]/#/$(programs_folder)/}"
     else
         content_hash "$ROOT"/{Dockerfile,Cargo.toml,Cargo.lock,rust-toolchain.toml,operator,readstates}
-    fi | sed 's/^/dev-/'
+    fi | sed "s/^/${PROGRAM_PROFILE:-dev}-/"
 }
 # The tag names the release, by which the operator tells an upgrade of the engine from other changes.
 cassandra_tag() { tag_of_cassandra "$(cassandra_version cassandra)"; }
@@ -37,13 +37,15 @@ programs_run_in_base_image() {
 # For images; where they would not run in them, they are compiled in an image.
 compile_image_programs() { ! programs_run_in_base_image || compile_programs; }
 
-# As they are compiled for tests, in half the time that optimising every dependency takes. With WORKSPACE_COMPILED=yes
-# (hack/test) they are there, and so is the generator, which goes into no image and puts load on the Go servers.
+# As they are compiled for tests, in half the time that optimising every dependency takes, or with the profile
+# PROGRAM_PROFILE. With WORKSPACE_COMPILED=yes (hack/test) they are there, and so is the generator, which goes into no image
+# and puts load on the Go servers.
 compile_programs() {
     claim_target_folder
-    local from=$CARGO_TARGET_DIR/debug programs=("${PROGRAMS[@]}")
+    local profile=${PROGRAM_PROFILE:-dev} programs=("${PROGRAMS[@]}")
+    local from=$CARGO_TARGET_DIR/${profile/#%dev/debug}
     if [ "${WORKSPACE_COMPILED:-no}" = no ]; then
-        cargo build --manifest-path "$ROOT/Cargo.toml" --locked \
+        cargo build --manifest-path "$ROOT/Cargo.toml" --locked --profile "$profile" \
             --package readstates-operator --package readstates --package superdisk "${PROGRAMS[@]/#/--bin=}"
     else
         programs+=(readstates-bench)
@@ -61,7 +63,7 @@ build_images() {
         arguments=(--build-arg BINARIES=prebuilt)
     else
         context=$ROOT
-        arguments=(--build-arg "PROFILE=$CHECKED_PROFILE")
+        arguments=(--build-arg "PROFILE=${PROGRAM_PROFILE:-$CHECKED_PROFILE}")
     fi
     for target in "${PROGRAMS[@]}"; do
         docker image inspect "readstates/$target:$tag" >/dev/null 2>&1 ||

@@ -55,7 +55,8 @@ def of_operator(program, scratch):
     )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [program, "run", "--listen", f"127.0.0.1:{port}", "--readstates-image", "readstates"]
+    images = ["--readstates-image", "readstates", "--agent-image", "operator"]
+    command = [program, "run", "--listen", f"127.0.0.1:{port}", *images]
     with (scratch / "operator.log").open("w") as out:
         operator = subprocess.Popen(command, stdout=out, stderr=out, env={"KUBECONFIG": str(config)})
     try:

@@ -173,7 +173,8 @@ class Operator:
         self.world, self.kubectl = world, [arguments.kubectl, "--kubeconfig", arguments.kubeconfig]
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
-        command = [world.programs / "operator", "run", "--listen", self.address, "--readstates-image", "readstates"]
+        images = ["--readstates-image", "readstates", "--agent-image", "operator"]
+        command = [world.programs / "operator", "run", "--listen", self.address, *images]
         self.run("apply", "--server-side", "-f", ROOT / "crds")
         self.process = world.process("operator", command, {"KUBECONFIG": str(arguments.kubeconfig)})
         until("operator", lambda: self.process.said("") and listens(self.port))

@@ -4,7 +4,7 @@
 # command, Debian package, where it comes from elsewhere
 BUILD_TOOLS="
 awk    gawk                     your distribution
-cc     gcc                      your distribution
+cc     build-essential          your distribution
 curl   curl                     your distribution
 flock  util-linux               your distribution
 git    git                      your distribution
@@ -23,7 +23,7 @@ redis-server redis-server      https://redis.io/docs/latest/operate/oss_and_stac
 # An engine of our own and a base image of our own: where no engine answers, and no registry may.
 ENGINE_PACKAGES="docker.io runc iptables debootstrap"
 # These are never installed here: what a distribution has is mostly too old.
-RUST_HINT="rust: https://rustup.rs (the version in rust-toolchain.toml follows by itself)"
+RUST_HINT="rust 1.95 or later: https://rustup.rs (rustup fetches the parts in rust-toolchain.toml by itself)"
 GO_HINT="go 1.21 or later: https://go.dev/doc/install (the version in hack/offline/node-image/go.mod follows by itself)"
 
 # ensure_prerequisites TABLE…
@@ -38,6 +38,11 @@ ensure_prerequisites() {
         for package in $ENGINE_PACKAGES; do
             package_installed "$package" || [[ " ${packages[*]} " == *" $package "* ]] || packages+=("$package")
         done
+    fi
+    # What a bare Debian lacks although it has the commands: the C library to link with, and what makes Python's environments.
+    if debian_root; then
+        [ -e /usr/include/stdio.h ] || [[ " ${packages[*]} " == *" build-essential "* ]] || packages+=(build-essential)
+        [[ $* != *python3-venv* ]] || python3 -c 'import ensurepip' 2>/dev/null || [[ " ${packages[*]} " == *" python3-venv "* ]] || packages+=(python3-venv)
     fi
     command -v cargo >/dev/null || hints+=("$RUST_HINT")
     go_suffices || hints+=("$GO_HINT")

@@ -236,10 +236,13 @@ push_chart() {
 }
 is_loopback() { [[ $1 == 127.0.0.1:* ]]; }
 
-# For those who do not use Helm: the definitions, and everything else of the chart as it stands.
+# For those who do not use Helm: the definitions, and everything else of the chart as it stands, with its namespace.
 write_manifests() {
     cat "$ROOT"/crds/*.yaml >"$2/readstates-crds-$1.yaml"
-    helm template readstates "$2/readstates-operator-$1.tgz" --namespace readstates-system >"$2/readstates-operator-$1.yaml"
+    {
+        printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: readstates-system}\n'
+        helm template readstates "$2/readstates-operator-$1.tgz" --namespace readstates-system --skip-tests --set crds.install=false
+    } >"$2/readstates-operator-$1.yaml"
 }
 
 # Of each image: its packages and crates. For the programs that is the same, without Debian's.

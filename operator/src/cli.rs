@@ -58,22 +58,13 @@ pub struct RunArgs {
     pub scylla_image: String,
 
     /// Image of the agent in database pods: the image of this program.
-    #[arg(
-        long,
-        env = "OPERATOR_IMAGE",
-        value_name = "IMAGE",
-        default_value = "readstates/operator:latest"
-    )]
+    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
     pub agent_image: String,
 
-    /// Image of the containers that manage super-disks, for clusters that do not set one.
-    #[arg(
-        long,
-        env = "SUPERDISK_IMAGE",
-        value_name = "IMAGE",
-        default_value = "readstates/superdisk:latest"
-    )]
-    pub superdisk_image: String,
+    /// Image of the containers that manage super-disks, for clusters that do not set one. Default: none, and clusters with
+    /// super-disks have to name one.
+    #[arg(long, env = "SUPERDISK_IMAGE", value_name = "IMAGE")]
+    pub superdisk_image: Option<String>,
 
     /// Secret with the credentials of the images' registry, for clusters that do not set any; repeatable. It is one in the
     /// namespace of each cluster.

@@ -82,15 +82,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/*
-An image as a pod names it: `include "…image" (dict "image" .Values.image "tag" .Chart.AppVersion)`.
+An image as a pod names it: `include "…image" (dict "of" "image" "values" .Values "tag" .Chart.AppVersion)`.
 Without a "tag" to fall back to, the values must give one.
 */}}
 {{- define "readstates-operator.image" -}}
-{{- if .image.digest }}
-{{- printf "%s@%s" .image.repository .image.digest }}
+{{- $image := index .values .of }}
+{{- $repository := required (printf "%s.repository is missing: build the images, push them to a registry that your nodes reach, and name them (readstates/book/src/how-to/install.md)" .of) $image.repository }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
-{{- $tag := default .tag .image.tag | required (printf "the image %s needs a tag or a digest" .image.repository) }}
-{{- printf "%s:%s" .image.repository $tag }}
+{{- $tag := default .tag $image.tag | required (printf "the image %s needs a tag or a digest" $repository) }}
+{{- printf "%s:%s" $repository $tag }}
 {{- end }}
 {{- end }}
 

@@ -149,7 +149,8 @@ pub enum Mode {
     DecommissionFailed,
     /// It has written everything and serves no more.
     Drained,
-    /// Something else.
+    /// Something else: a word of the engine, or of an agent of a later release, that is not known here.
+    #[serde(other)]
     Other,
 }
 
@@ -204,6 +205,9 @@ pub enum NodeState {
     Leaving,
     /// It exchanges them.
     Moving,
+    /// A word of an agent of a later release, that is not known here.
+    #[serde(other)]
+    Other,
 }
 
 /// How something long that was ordered is.
@@ -370,5 +374,26 @@ mod tests {
             assert_eq!(json["loadBytes"], wire);
             assert_eq!(serde_json::from_value::<Node>(json).unwrap(), node);
         }
+    }
+    #[test]
+    fn words_of_an_agent_of_a_later_release_are_no_member_that_serves() {
+        let node = |state: &str| {
+            serde_json::json!({
+                "hostId": "id-1", "address": "10.0.0.1", "up": true, "state": state, "loadBytes": 1
+            })
+        };
+        let view = |mode: &str, state: &str| {
+            let json = serde_json::json!({
+                "podUid": "uid", "phase": "Running", "hostId": "id-1", "mode": mode, "cql": true,
+                "nodes": [node(state)], "freeBytes": 1, "ageSeconds": 0
+            });
+            match serde_json::from_value::<Report>(json).unwrap().phase {
+                Phase::Running(view) => view,
+                Phase::Waiting { .. } | Phase::Unreachable { .. } => panic!("{mode} {state}"),
+            }
+        };
+        assert_eq!(view("Normal", "Normal").serves(), Some("id-1"));
+        assert_eq!(view("Resting", "Normal").serves(), None);
+        assert_eq!(view("Normal", "Resting").serves(), None);
     }
 }

@@ -13,8 +13,8 @@ pub struct Images {
     pub scylla: String,
     /// Of the agent beside them: the operator's own.
     pub agent: String,
-    /// Of the containers that look after super-disks.
-    pub super_disk: String,
+    /// Of the containers that look after super-disks, if there is one.
+    pub super_disk: Option<String>,
     /// Secrets by which they are pulled.
     pub pull_secrets: Vec<String>,
 }

@@ -97,7 +97,7 @@ impl Checker {
         let super_disk = super_disk.as_ref();
         let super_disk = super_disk.map(|disk| {
             self.owner_of_super_disk(pod_template.as_deref());
-            self.super_disk(disk, &images.super_disk)
+            self.super_disk(disk, images.super_disk.as_deref())
         });
         Some(Database {
             engine,

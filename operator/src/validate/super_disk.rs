@@ -8,7 +8,7 @@ use crate::spec::SuperDisk;
 impl Checker {
     /// What a CRD older than this operator would let pass ends here: these paths become arguments of a program
     /// that wipes disks.
-    pub(super) fn super_disk(&mut self, spec: &SuperDiskSpec, image: &str) -> SuperDisk {
+    pub(super) fn super_disk(&mut self, spec: &SuperDiskSpec, image: Option<&str>) -> SuperDisk {
         const FIELD: &str = "spec.database.superDisk";
         let SuperDiskSpec {
             local_devices,
@@ -33,12 +33,19 @@ impl Checker {
         if *local_count < 1 {
             self.wrong(format!("{FIELD}.localCount"), "must be at least 1");
         }
+        let image = own_image.as_deref().or(image);
+        if image.is_none() {
+            self.wrong(
+                format!("{FIELD}.image"),
+                "is needed: the operator was installed without an image for super-disks (the chart's superdiskImage)",
+            );
+        }
         SuperDisk {
             local_devices: local_devices.clone(),
             local_count: *local_count,
             fast_leg: *fast_leg,
             filesystem: *filesystem,
-            image: own_image.clone().unwrap_or_else(|| image.to_owned()),
+            image: image.unwrap_or_default().to_owned(),
         }
     }
 

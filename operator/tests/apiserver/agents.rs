@@ -183,6 +183,7 @@ impl Ring {
                     NodeState::Joining => Mode::Joining,
                     NodeState::Leaving => Mode::Leaving,
                     NodeState::Normal | NodeState::Moving => Mode::Normal,
+                    NodeState::Other => Mode::Other,
                 };
                 Phase::Running(self.view(pod, mode, &node.host_id))
             }

@@ -38,6 +38,7 @@ impl Operator {
         command
             .args(["run", "--listen", &listen, "--lease-namespace", home])
             .args(["--readstates-image", "readstates:1"])
+            .args(["--agent-image", "operator:1"])
             .args(["--log-level", "warn"])
             .args(namespaces.iter().flat_map(|n| ["--watch-namespace", n]))
             .env("KUBECONFIG", std::env::var_os(KUBECONFIG).unwrap())

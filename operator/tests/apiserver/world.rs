@@ -318,7 +318,7 @@ fn context(client: Client, agents: Arc<FakeAgents>) -> Context {
             cassandra: "cassandra:5".to_owned(),
             scylla: "scylla:6".to_owned(),
             agent: "operator:1".to_owned(),
-            super_disk: "superdisk:1".to_owned(),
+            super_disk: Some("superdisk:1".to_owned()),
             pull_secrets: Vec::new(),
         },
     }

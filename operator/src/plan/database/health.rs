@@ -92,6 +92,7 @@ pub(super) fn check_but(
                 (true, NodeState::Joining) => "joining",
                 (true, NodeState::Leaving) => "leaving",
                 (true, NodeState::Moving) => "moving",
+                (true, NodeState::Other) => "in an unknown state",
             };
             return Err(format!(
                 "{name} sees {} at {} {is}",

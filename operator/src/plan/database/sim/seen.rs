@@ -37,7 +37,7 @@ impl Sim {
                     Some(NodeState::Joining) => Mode::Joining,
                     Some(NodeState::Leaving) => Mode::Leaving,
                     Some(NodeState::Normal | NodeState::Moving) => Mode::Normal,
-                    None => Mode::Other,
+                    Some(NodeState::Other) | None => Mode::Other,
                 };
                 Phase::Running(View {
                     host_id: Some(host_id.clone()),
