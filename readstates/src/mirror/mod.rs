@@ -20,6 +20,7 @@ mod counts;
 mod differences;
 mod error;
 mod field;
+mod json;
 mod listen;
 mod old;
 mod operation;

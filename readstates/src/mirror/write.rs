@@ -11,9 +11,10 @@ use tokio::{
 };
 
 use super::{
-    field::Seen,
+    field::{Seen, Twice},
+    json,
     old::Head,
-    operation::Operation,
+    operation::{Operation, Unreadable},
     proxy::{Mirror, text},
     queue::Part,
     tee::Outgoing,
@@ -89,20 +90,24 @@ impl Mirror {
     fn parsed(&self, route: usize, head: &Head, body: &Outgoing) -> Write {
         let does = &self.routes.routes[route].does;
         let json = match body {
-            Outgoing::Whole(bytes) => serde_json::from_slice(bytes).ok(),
-            Outgoing::None => None,
+            Outgoing::Whole(bytes) => {
+                json::read(bytes).map_err(|Twice| Unreadable("a key of the body"))
+            }
+            Outgoing::None => Ok(None),
             Outgoing::Streamed(_) if does.needs_body() => {
                 return self.unreadable(true);
             }
-            Outgoing::Streamed(_) => None,
+            Outgoing::Streamed(_) => Ok(None),
         };
-        let seen = Seen {
-            path: head.path(),
-            query: head.query(),
-            headers: &head.headers,
-            body: json.as_ref(),
-        };
-        match does.write(&seen) {
+        let operation = json.and_then(|json| {
+            does.write(&Seen {
+                path: head.path(),
+                query: head.query(),
+                headers: &head.headers,
+                body: json.as_ref(),
+            })
+        });
+        match operation {
             Ok(Some(operation)) => Write::Parts(Part::of(&operation, &self.writes)),
             Ok(None) => Write::Parts(Vec::new()),
             Err(unreadable) => {
@@ -111,7 +116,7 @@ impl Mirror {
                     let value = unreadable.0;
                     tracing::warn!(
                         left_out,
-                        "a request of {route} has no {value} that can be read"
+                        "in a request of {route} {value} is missing, is there twice, or is of another form"
                     );
                 }
                 self.unreadable(false)

@@ -363,6 +363,40 @@ async fn what_cannot_be_read_passes_through_and_nobody_is_proven_any_more() {
 }
 
 #[tokio::test]
+async fn what_is_there_twice_is_the_old_system_s_alone() {
+    let (old, member) = (Old::start().await, alone().await);
+    let mirror = Mirroring::start(&old.url, &member.url(""), &["--serve", "100"]);
+    let ack = mirror.request(Method::POST, "/acks");
+    let body = json!({"user": 2, "channel": 10, "message": 100});
+    assert_eq!(ack.json(&body).send().await.unwrap().status(), 204);
+    mirror.settled().await;
+    mirror.read("/states?user=2").await;
+    mirror.until(PROVEN, 1).await;
+    let of_two = states("ours", &[(10, 100, 0)]);
+    assert_eq!(mirror.read("/states?user=2").await, (200, of_two));
+    // The old system lets user 1 in, whose number is the last.
+    for query in ["user=2&user=1", "us%65r=2&user=1", "user=2&us%65r=1"] {
+        let (_, read) = mirror.read(&format!("/states?{query}")).await;
+        assert_eq!(read, states("old", &[]), "{query}");
+    }
+    let unreadable = mirror.metric(UNREADABLE).await;
+    let ack = mirror.request(Method::POST, "/channels/10/messages/200/ack");
+    let ack = ack.header("x-user", 2).header("x-user", 1);
+    assert_eq!(ack.send().await.unwrap().status(), 204);
+    let ack = mirror.request(Method::POST, "/acks");
+    let body = r#"{"user": 2, "channel": 11, "message": 200, "\u0075ser": 1}"#;
+    assert_eq!(ack.body(body).send().await.unwrap().status(), 204);
+    assert_eq!(mirror.metric(UNREADABLE).await, unreadable + 2);
+    mirror.settled().await;
+    let (_, read) = mirror.read("/states?user=1").await;
+    assert_eq!(read, states("old", &[(10, 200, 0), (11, 200, 0)]));
+    for user in [1, 2] {
+        assert_eq!(member.state(user, 11).await, None);
+    }
+    assert_eq!(member.state(2, 10).await, Some((100, 0)));
+}
+
+#[tokio::test]
 async fn a_full_queue_drops_writes_and_holds_up_no_caller_and_a_stop_says_what_is_left() {
     let (old, member) = (Old::start().await, alone().await);
     let ours = Ours::start(&member).await;
@@ -471,7 +505,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_listened_on() {
     let line = twice.lines().count();
     assert_eq!(status, 3, "{error}");
     assert!(
-        error.contains(&format!("routes.yaml: line {line}: routes[6]")),
+        error.contains(&format!("routes.yaml: line {line}: routes[8]")),
         "{error}"
     );
     let (status, _, error) = with("routes:\n- {request: GET /x, does: red}\n", &old);
