@@ -397,6 +397,30 @@ async fn what_is_there_twice_is_the_old_system_s_alone() {
 }
 
 #[tokio::test]
+async fn a_user_of_whom_a_mention_is_on_its_way_is_not_served_without_it() {
+    let (old, member) = (Old::start().await, alone().await);
+    let ours = Ours::start(&member).await;
+    let serve = ["--serve", "100", "--deadline", "60s"];
+    let mirror = Mirroring::start(&old.url, &ours.url, &serve);
+    mirror.ack(1, 10, 100).await;
+    let read = || mirror.read("/users/1/states");
+    read().await;
+    mirror.until(PROVEN, 1).await;
+    assert_eq!(read().await.1, states("ours", &[(10, 100, 0)]));
+    ours.set(Gate::Held);
+    let mention = json!({"channel": 10, "message": 200, "users": [1]});
+    let mention = mirror.request(Method::POST, "/mentions").json(&mention);
+    assert_eq!(mention.send().await.unwrap().status(), 202);
+    assert_eq!(read().await.1, states("old", &[(10, 100, 1)]));
+    ours.set(Gate::Open);
+    mirror.settled().await;
+    // A comparison that has met the mention too often has left it open.
+    read().await;
+    mirror.until(PROVEN, 1).await;
+    assert_eq!(read().await.1, states("ours", &[(10, 100, 1)]));
+}
+
+#[tokio::test]
 async fn a_full_queue_drops_writes_and_holds_up_no_caller_and_a_stop_says_what_is_left() {
     let (old, member) = (Old::start().await, alone().await);
     let ours = Ours::start(&member).await;
