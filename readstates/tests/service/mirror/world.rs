@@ -9,7 +9,7 @@ use std::{
     process::{Child, Stdio},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -157,6 +157,8 @@ pub(super) struct Old {
     pub(super) received: Mutex<Vec<Received>>,
     /// Instead of an answer; 0: none.
     pub(super) fails_with: AtomicU16,
+    /// Writes are received, and nothing is done until this is false.
+    pub(super) hangs: AtomicBool,
     pub(super) url: String,
     _tasks: JoinSet<()>,
 }
@@ -167,13 +169,20 @@ impl Old {
         let of = Arc::clone(&cell);
         let (address, tasks) = serve(move |received| {
             let old = of.lock().unwrap().clone().unwrap();
-            async move { old.answer(received) }
+            async move {
+                old.received.lock().unwrap().push(received.clone());
+                while received.method != Method::GET && old.hangs.load(Ordering::SeqCst) {
+                    sleep(POLL).await;
+                }
+                old.answer(received)
+            }
         })
         .await;
         let old = Arc::new(Self {
             users: Mutex::default(),
             received: Mutex::default(),
             fails_with: AtomicU16::new(0),
+            hangs: AtomicBool::new(false),
             url: format!("http://{address}"),
             _tasks: tasks,
         });
@@ -199,7 +208,6 @@ impl Old {
     }
 
     fn answer(&self, received: Received) -> Response<Full<Bytes>> {
-        self.received.lock().unwrap().push(received.clone());
         let failure = self.fails_with.load(Ordering::SeqCst);
         if failure != 0 {
             return answer(failure, "failed");
