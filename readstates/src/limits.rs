@@ -52,8 +52,8 @@ pub struct Limits {
           default_value_t = Self::DEFAULT.max_ring_waiters, value_parser = at_least_one)]
     pub max_ring_waiters: usize,
 
-    /// Maximum number of bytes buffered for request bodies and answers, in total. Bodies and answers of at most 16 KiB
-    /// do not count.
+    /// Maximum number of bytes buffered for request bodies, as far as they have arrived, and for answers, in total.
+    /// Bodies and answers of at most 16 KiB do not count, nor do messages between members.
     #[arg(long, env = "READSTATES_MAX_BUFFERED_BYTES", value_name = "BYTES",
           default_value_t = Self::DEFAULT.max_buffered_bytes, value_parser = at_least_one)]
     pub max_buffered_bytes: usize,

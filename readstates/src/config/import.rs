@@ -127,7 +127,7 @@ pub enum FileFormat {
     Ndjson,
     /// Values with a delimiter between them, quoted where needed (RFC 4180).
     Csv,
-    /// The same with tabs between them.
+    /// Values with tabs between them; a quote is a character like any other.
     Tsv,
 }
 

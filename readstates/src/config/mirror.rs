@@ -56,7 +56,8 @@ pub struct MirrorArgs {
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub pause: Duration,
 
-    /// How long a stop may take: requests under way end, and what waits is sent to the service.
+    /// How long a stop may take: requests under way end, the old system answers writes, and what waits is sent to the
+    /// service.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub drain_timeout: Duration,
 }
@@ -119,7 +120,7 @@ Examples:
          --url http://chat:7400 --serve 1
 
 Exit status: 0 stopped, and the service has every write that waited; 1 failed; 2 wrong usage; 3 the routes file is
-refused; 4 stopped with writes that the service does not have.";
+refused; 4 stopped with writes that the service does not have, or that the old system had not answered.";
 
 #[cfg(test)]
 mod tests {

@@ -277,14 +277,24 @@ fn journal(
     accept_damage: bool,
 ) -> Result<Option<JournalConfig>, ConfigError> {
     Ok(match (store, durability) {
-        // One that is alone was refused.
-        (_, Some(Durability::Available | Durability::Replicated)) => None,
+        (StoreConfig::Embedded(folder), Some(Durability::Available | Durability::Replicated)) => {
+            let problem = format!(
+                "the embedded store in {} is for a member that is alone, which has no other that could keep its \
+                 changes, too; give --durability journal, or with --store cql://HOST/KEYSPACE",
+                folder.display()
+            );
+            return wrong("--durability", problem);
+        }
         (StoreConfig::Embedded(folder), durability) => Some(JournalConfig {
             folder: journal::folder_of(folder),
             durability: durability.unwrap_or(Durability::Journal),
             accept_damage,
         }),
-        (StoreConfig::Memory | StoreConfig::Cql(_), None | Some(Durability::Interval)) => None,
+        // Where a member is alone, backups were refused.
+        (
+            StoreConfig::Memory | StoreConfig::Cql(_),
+            None | Some(Durability::Interval | Durability::Available | Durability::Replicated),
+        ) => None,
         (StoreConfig::Memory | StoreConfig::Cql(_), Some(Durability::Journal)) => {
             let problem = "a journal goes with an embedded store; give --durability interval";
             return wrong("--durability", problem.into());

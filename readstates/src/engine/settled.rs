@@ -82,6 +82,8 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return true;
         };
+        // By stripe: a round for each user would take memory of every change. So while the disk takes nothing, a dirty
+        // user's read may wait for a change of another user.
         let ticket = journal.ticket(Cache::stripe_of(user));
         // What is in the store needs no journal: others of the stripe are not waited for.
         if journal.has(ticket) || !self.cache.is_dirty(user) {

@@ -80,17 +80,25 @@ impl AsRef<[u8]> for Lent {
 
 /// Reads a body, as long as it is not too long, not too slow, and there is memory for it.
 pub(super) async fn read(gates: &Gates, body: Incoming) -> Result<Arrived, Refusal> {
-    read_up_to(gates, body, gates.limits.max_body_bytes).await
+    let limits = &gates.limits;
+    in_time(gates, collect(&gates.buffered, body, limits.max_body_bytes)).await
 }
 
-/// The same with another bound for its length.
-pub(super) async fn read_up_to(
+/// Reads what only other members send, in memory that clients have no part of.
+pub(super) async fn read_message(
     gates: &Gates,
     body: Incoming,
     most: usize,
 ) -> Result<Arrived, Refusal> {
+    in_time(gates, collect(&gates.messages, body, most)).await
+}
+
+async fn in_time(
+    gates: &Gates,
+    read: impl Future<Output = Result<Arrived, Refusal>>,
+) -> Result<Arrived, Refusal> {
     let patience = gates.limits.body_timeout;
-    tokio::time::timeout(patience, collect(gates, body, most))
+    tokio::time::timeout(patience, read)
         .await
         .unwrap_or_else(|_| {
             let detail = format!("the body did not arrive within {patience:?}");
@@ -98,32 +106,28 @@ pub(super) async fn read_up_to(
         })
 }
 
-async fn collect(gates: &Gates, mut body: Incoming, most: usize) -> Result<Arrived, Refusal> {
-    // What is announced is counted before any of it is read.
-    let announced = body.size_hint().lower();
-    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
-    if announced > most {
+async fn collect(limit: &Arc<Limit>, mut body: Incoming, most: usize) -> Result<Arrived, Refusal> {
+    if body.size_hint().lower() > most as u64 {
         discard(body, most).await;
         return Err(too_large(most));
     }
-    let mut share = Share::new(gates, announced)?;
-    let Some(first) = chunk(&mut body).await? else {
-        return Ok(share.hold(Bytes::new()));
-    };
-    if body.is_end_stream() && first.len() <= most {
-        return Ok(share.hold(first));
-    }
-    let mut bytes = BytesMut::from(first);
-    while bytes.len() <= most {
-        share.grow_to(bytes.len())?;
-        match chunk(&mut body).await? {
-            Some(chunk) => bytes.extend_from_slice(&chunk),
-            None => return Ok(share.hold(bytes.freeze())),
+    let mut share = Share::of(limit);
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = chunk(&mut body).await? {
+        let length = bytes.len() + chunk.len();
+        if length > most {
+            drop((bytes, share));
+            discard(body, most).await;
+            return Err(too_large(most));
         }
+        // By what has arrived: who announces a body and does not send it holds nothing that others could use.
+        share.grow_to(length)?;
+        if bytes.is_empty() && body.is_end_stream() {
+            return Ok(share.hold(chunk));
+        }
+        bytes.extend_from_slice(&chunk);
     }
-    drop(bytes);
-    discard(body, most).await;
-    Err(too_large(most))
+    Ok(share.hold(bytes.freeze()))
 }
 
 async fn chunk(body: &mut Incoming) -> Result<Option<Bytes>, Refusal> {
@@ -164,14 +168,12 @@ struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    fn new(gates: &'a Gates, bytes: usize) -> Result<Self, Refusal> {
-        let mut share = Self {
-            limit: &gates.buffered,
+    fn of(limit: &'a Arc<Limit>) -> Self {
+        Self {
+            limit,
             permit: None,
             counted: 0,
-        };
-        share.grow_to(bytes)?;
-        Ok(share)
+        }
     }
 
     fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {

@@ -11,7 +11,7 @@ use crate::{
     limits::Limits,
     metrics::Text,
     operation::Class,
-    ownership::{Peer, Routes},
+    ownership::{MOST_BYTES, Peer, Routes},
 };
 
 /// Connections to the operator's port at once: one operator keeps a few, and people a port-forward.
@@ -21,6 +21,8 @@ const MOST_WATCHERS: usize = 64;
 /// Deletions of users that wait for the database at once: each looks a few hundred times a second. More are answered
 /// at once, with 202.
 const MOST_DELETIONS: usize = 256;
+/// Bytes of messages from other members in memory at once: eight of the longest. Nearly all have less than 1 MiB.
+const MOST_MESSAGE_BYTES: usize = 8 * MOST_BYTES;
 
 /// The limits, and what is taken of them.
 #[derive(Debug)]
@@ -30,8 +32,11 @@ pub(crate) struct Gates {
     pub(crate) member_connections: Arc<Limit>,
     pub(crate) admin_connections: Arc<Limit>,
     pub(super) watchers: Arc<Crowd>,
-    /// Bytes of bodies and answers that are not small.
+    /// Bytes of clients' bodies, and of answers, that are not small.
     pub(crate) buffered: Arc<Limit>,
+    /// Bytes of messages from other members that are not small: clients that take all of the above keep no slot from moving
+    /// and no change from its backup.
+    pub(super) messages: Arc<Limit>,
     reads: Limit,
     changes: Limit,
     batches: Limit,
@@ -69,6 +74,7 @@ impl Gates {
             admin_connections: Arc::new(Limit::new(MOST_ADMINS)),
             watchers: Crowd::new(MOST_WATCHERS),
             buffered: Arc::new(Limit::new(limits.max_buffered_bytes)),
+            messages: Arc::new(Limit::new(MOST_MESSAGE_BYTES)),
             reads: Limit::new(limits.max_reads),
             changes: Limit::new(limits.max_changes),
             batches: Limit::new(limits.max_batches),
@@ -138,6 +144,7 @@ impl Gates {
             admin_connections,
             watchers,
             buffered,
+            messages,
             reads,
             changes,
             batches,
@@ -151,6 +158,7 @@ impl Gates {
             ("member-connections", member_connections),
             ("admin-connections", admin_connections),
             ("buffered-bytes", buffered),
+            ("message-bytes", messages),
             ("reads", reads),
             ("changes", changes),
             ("batches", batches),

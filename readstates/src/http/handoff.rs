@@ -18,7 +18,7 @@ pub(super) async fn receive(app: &App, parts: &Parts, content: Incoming) -> Answ
     if meant.is_none_or(|meant| meant.as_bytes() != me.as_bytes()) {
         return Err(another_incarnation(&me));
     }
-    let message = body::read_up_to(&app.gates, content, MOST_BYTES).await?;
+    let message = body::read_message(&app.gates, content, MOST_BYTES).await?;
     let answer = app.ownership.receive(&message.bytes).await.map_err(|why| {
         let problem = match why {
             NotReceived::Malformed => ProblemType::MalformedBody,

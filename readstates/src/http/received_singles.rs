@@ -41,7 +41,7 @@ const FIRST_WITHIN: Duration = Duration::from_millis(2);
 /// Takes a frame. The response has a length when all answers are made at once; else they follow as they are made.
 pub(super) async fn answer(app: &Arc<App>, head: &Head, content: Incoming) -> Answer {
     body::require(&head.headers, MEDIA_TYPE)?;
-    let body = body::read_up_to(&app.gates, content, frame::MOST_BYTES).await?;
+    let body = body::read_message(&app.gates, content, frame::MOST_BYTES).await?;
     let requests = frame::parse(body.bytes.clone())
         .map_err(|error| Problem::new(ProblemType::MalformedBody, error.to_string()))?;
     let forwarder = head.headers.get(FORWARDED);

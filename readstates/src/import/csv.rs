@@ -1,4 +1,4 @@
-//! Records of CSV (RFC 4180): of any line ends, with quotes, and never more than one in memory.
+//! Records of CSV (RFC 4180) and of TSV: of any line ends, in CSV with quotes, and never more than one in memory.
 
 use std::io;
 
@@ -16,9 +16,9 @@ pub enum ReadError {
     /// The file or standard input failed.
     #[error("failed to read")]
     Io(#[from] io::Error),
-    /// A record does not end.
+    /// A record does not end, or not where records do.
     #[error(
-        "the record that begins in line {line} is longer than 1 MiB or has more than {MOST_FIELDS} values: is a quote \
+        "the record that begins in line {line} does not end within 1 MiB, {MOST_FIELDS} values and the file: is a quote \
          not closed, or is it another format?"
     )]
     Endless { line: u64 },
@@ -68,9 +68,20 @@ impl<'a> Record<'a> {
 }
 
 impl CsvReader {
+    /// Of CSV.
     pub(super) fn new(delimiter: u8) -> Self {
+        Self::with(delimiter, true)
+    }
+
+    /// Of TSV, as PostgreSQL's text format and `mysql --batch` write it: a quote is a character like any other.
+    pub(super) fn of_tabs() -> Self {
+        Self::with(b'\t', false)
+    }
+
+    fn with(delimiter: u8, has_quotes: bool) -> Self {
+        let mut core = ReaderBuilder::new();
         Self {
-            core: ReaderBuilder::new().delimiter(delimiter).build(),
+            core: core.delimiter(delimiter).quoting(has_quotes).build(),
             delimiter,
             fields: vec![0; 1024],
             ends: vec![0; 32],
@@ -92,13 +103,20 @@ impl CsvReader {
         let line = input.lines + 1;
         let (mut length, mut count) = (0, 0);
         loop {
-            // At the end it is told so with nothing.
-            input.fill()?;
+            let is_over = !input.fill()?;
+            // The last line may lack its end. It gets one, which only a quote that is open takes for a part of the value.
+            let data: &[u8] = if is_over { b"\n" } else { input.data() };
             let (fields, ends) = (&mut self.fields[length..], &mut self.ends[count..]);
-            let (result, read, wrote, ended) = self.core.read_record(input.data(), fields, ends);
-            input.consume(read);
+            let (result, read, wrote, ended) = self.core.read_record(data, fields, ends);
+            if !is_over {
+                input.consume(read);
+            }
             (length, count) = (length + wrote, count + ended);
             match result {
+                ReadRecordResult::InputEmpty if is_over && wrote > 0 => {
+                    return Err(ReadError::Endless { line });
+                }
+                ReadRecordResult::InputEmpty if is_over => return Ok(None),
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull if self.fields.len() < LONGEST => {
                     self.fields.resize(2 * self.fields.len(), 0);
@@ -169,10 +187,50 @@ mod tests {
         reader.next(&mut input).unwrap();
         let error = reader.next(&mut input).unwrap_err();
         assert!(matches!(error, ReadError::Endless { line: 2 }), "{error}");
+        for rows in ["1,\"2\n3,4\n5,6\n", "1,\"", "1,\"2\"\"", "\"", "\"1\n"] {
+            let text = format!("a,b\n{rows}");
+            let (mut input, mut reader) =
+                (Buffered::of_bytes(text.as_bytes()), CsvReader::new(b','));
+            reader.next(&mut input).unwrap();
+            let error = reader.next(&mut input).unwrap_err();
+            let is_it = matches!(error, ReadError::Endless { line: 2 });
+            assert!(is_it, "{text:?}: {error}");
+        }
         let text = b",".repeat(10_000);
         let (mut input, mut reader) = (Buffered::of_bytes(&text), CsvReader::new(b','));
         let error = reader.next(&mut input).unwrap_err();
         assert!(matches!(error, ReadError::Endless { line: 1 }), "{error}");
+    }
+
+    #[test]
+    fn the_last_line_may_end_with_its_last_value() {
+        let expected = owned(&[(1, &["a", "b"]), (2, &["1", "2"])]);
+        for text in [
+            "a,b\n1,2",
+            "a,b\n1,\"2\"",
+            "a,b\r\n1,2\r",
+            "a,b\n1,2\n\r\n\n",
+        ] {
+            assert_eq!(records(text.as_bytes(), b','), expected, "{text:?}");
+        }
+        let empty = owned(&[(1, &["a", "b"]), (2, &["1", ""])]);
+        assert_eq!(records(b"a,b\n1,\"\"", b','), empty);
+        // As long as the memory for it, before that has grown.
+        let long = "x".repeat(1024);
+        let expected = owned(&[(1, &[&long])]);
+        assert_eq!(records(long.as_bytes(), b','), expected);
+    }
+
+    #[test]
+    fn a_quote_has_no_meaning_between_tabs() {
+        let text = b"user\tname\n1\t\"a\n2\t\"b\"\n\"\t\"";
+        let (mut input, mut reader) = (Buffered::of_bytes(text), CsvReader::of_tabs());
+        let mut shown = Vec::new();
+        while let Some(record) = reader.next(&mut input).unwrap() {
+            assert_eq!(record.len(), 2);
+            shown.push(record.shown());
+        }
+        assert_eq!(shown, ["user\tname", "1\t\"a", "2\t\"b\"", "\"\t\""]);
     }
 
     #[test]

@@ -109,12 +109,12 @@ impl FileSource {
 
     /// Reads what comes before the first row.
     fn rows(&self, input: &mut Buffered) -> Result<Rows, ImportError> {
-        let delimiter = match self.format {
+        let reader = match self.format {
             FileFormat::Ndjson => return Ok(Rows::Ndjson { line: Vec::new() }),
-            FileFormat::Csv => self.delimiter,
-            FileFormat::Tsv => b'\t',
+            FileFormat::Csv => CsvReader::new(self.delimiter),
+            FileFormat::Tsv => CsvReader::of_tabs(),
         };
-        let mut reader = Box::new(CsvReader::new(delimiter));
+        let mut reader = Box::new(reader);
         let places = match self.no_header {
             true => None,
             false => {

@@ -315,6 +315,28 @@ async fn a_stop_does_not_wait_for_a_disk_that_hangs() {
     world.disk.hangs.store(false, Ordering::SeqCst);
 }
 
+/// What is behind a change that was given up does not continue what the store has.
+#[tokio::test]
+async fn a_stop_on_a_disk_that_fails_once_writes_nothing_behind_what_it_gives_up() {
+    let world = world();
+    world.acknowledged(1, ack(1)).await;
+    let acknowledged = world.block(1);
+    world.disk.hangs.store(true, Ordering::SeqCst);
+    assert!(world.change(1, ack(2)));
+    assert!(!world.reached(1, Duration::from_millis(20)).await);
+    world.is_written().await;
+    assert!(world.change(1, ack(3)), "it waits for the next round");
+    world.disk.failing_syncs.store(1, Ordering::SeqCst);
+    world.journal.end(false);
+    world.disk.hangs.store(false, Ordering::SeqCst);
+    world.journal.ended().await;
+    let (folder, store) = (tempfile::tempdir().unwrap(), MemoryStore::default());
+    world.disk.cut(folder.path(), 0);
+    recovered(folder.path(), &store).await.unwrap();
+    let stored = store.load(1).await.unwrap().unwrap();
+    assert_eq!(stored.bytes, acknowledged);
+}
+
 /// The file of the store may be closed for a while: that alone would let another process in.
 #[tokio::test]
 async fn one_process_at_a_time_has_the_journal() {

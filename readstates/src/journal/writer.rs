@@ -88,7 +88,11 @@ impl Writer {
             let end = *self.journal.end.lock();
             self.remove_written();
             if self.journal.pending.load(Ordering::SeqCst) > 0 {
-                self.write_round();
+                if let Some(end) = self.write_round() {
+                    // What came behind the round that was given up would be on the disk without it.
+                    self.finish(end);
+                    return;
+                }
                 continue;
             }
             if let Some(end) = end {
@@ -103,8 +107,8 @@ impl Writer {
         }
     }
 
-    /// Writes what is in the buffers, however long that takes: only an end gives up.
-    fn write_round(&mut self) {
+    /// Writes what is in the buffers, however long that takes: only an end gives up, and is returned.
+    fn write_round(&mut self) -> Option<End> {
         self.records.clear();
         self.round += 1;
         let round = self.round;
@@ -121,9 +125,10 @@ impl Writer {
                     self.close();
                 }
             }
-            if self.journal.end.lock().is_some() {
+            let end = *self.journal.end.lock();
+            if end.is_some() {
                 tracing::error!("stopped while the disk does not take the journal");
-                return;
+                return end;
             }
             // An end wakes it.
             std::thread::park_timeout(wait);
@@ -137,6 +142,7 @@ impl Writer {
         {
             self.close();
         }
+        None
     }
 
     /// One attempt.

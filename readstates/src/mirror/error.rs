@@ -52,7 +52,8 @@ pub enum MirrorError {
     Hurried(usize),
     /// The time for a stop was over.
     #[error(
-        "{writes} writes did not reach the service within {within:?}; the old system has them: compare again, or import once more"
+        "{writes} writes did not reach the service within {within:?}; the old system has them, or may have them: compare again, \
+         or import once more"
     )]
     Left {
         writes: usize,

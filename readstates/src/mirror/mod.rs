@@ -20,6 +20,7 @@ mod counts;
 mod differences;
 mod error;
 mod field;
+mod json;
 mod listen;
 mod old;
 mod operation;
@@ -40,7 +41,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::task::TaskTracker;
 
@@ -63,7 +64,7 @@ use crate::{config::MirrorArgs, ration::Ration, signals::Signals};
 const COMPARISONS: usize = 128;
 /// Kibibytes of bodies of writes that are in memory at a time.
 const BODIES: usize = 256 << 10;
-/// How long requests under way may take to end at a stop.
+/// How long requests under way may take to end at a stop; never more than a third of its time.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs until it is told to stop (SIGTERM, SIGINT), and prints what came of it.
@@ -111,7 +112,7 @@ pub async fn run(args: MirrorArgs) -> Result<(), MirrorError> {
     let left = tokio::select! {
         left = stopped(&mirror, ports, drain_timeout) => Ok(left),
         // Nothing to undo: the process ends.
-        () = signals.stop() => Err(MirrorError::Hurried(mirror.queue.len())),
+        () = signals.stop() => Err(MirrorError::Hurried(mirror.left())),
     };
     let _ = close_watch.send(true);
     drop((watching, working));
@@ -125,25 +126,23 @@ pub async fn run(args: MirrorArgs) -> Result<(), MirrorError> {
     }
 }
 
-/// Takes no more requests, and sends what waits; returns how many writes are left.
+/// Takes no more requests, waits for the old system's answers to writes, and sends those that it has done; returns how
+/// many are left.
 async fn stopped(mirror: &Mirror, mut ports: JoinSet<()>, drain_timeout: Duration) -> usize {
     let until = Instant::now() + drain_timeout;
-    let ended = async {
-        while ports.join_next().await.is_some() {}
-        mirror.tasks.close();
-        mirror.tasks.wait().await;
-    };
-    if timeout(CLOSE_TIMEOUT.min(drain_timeout), ended)
-        .await
-        .is_err()
-    {
-        tracing::warn!("requests were still under way, and end now");
-        ports.shutdown().await;
+    let ended = async { while ports.join_next().await.is_some() {} };
+    let close_timeout = CLOSE_TIMEOUT.min(drain_timeout / 3);
+    if timeout(close_timeout, ended).await.is_err() {
+        tracing::warn!("requests are still under way: only writes are waited for from now on");
     }
-    mirror
-        .queue
-        .drained(until.saturating_duration_since(Instant::now()))
-        .await
+    mirror.at_old.close();
+    let sent = async {
+        mirror.at_old.wait().await;
+        mirror.queue.drained().await;
+    };
+    // Whether it is in time or not, what counts is how many are left.
+    let _ = timeout_at(until, sent).await;
+    mirror.left()
 }
 
 fn prepare(args: &MirrorArgs) -> Result<(Arc<Mirror>, Working), MirrorError> {
@@ -182,7 +181,7 @@ fn prepare(args: &MirrorArgs) -> Result<(Arc<Mirror>, Working), MirrorError> {
         comparisons: Arc::new(Semaphore::new(COMPARISONS)),
         bodies: Arc::new(Semaphore::new(BODIES)),
         pause: args.pause,
-        tasks: TaskTracker::new(),
+        at_old: TaskTracker::new(),
         log: Ration::default(),
     };
     Ok((Arc::new(mirror), working))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use readstates_api::{AckRequest, Id, MAX_MENTIONED_USERS, MentionsRequest};
 use serde_json::Value;
 
-use super::field::{Seen, Source};
+use super::field::{Seen, Source, Twice};
 
 /// What the requests of a route do, and where their values are.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(super) enum Operation {
     },
 }
 
-/// A value of a request is missing or is no id; the name of the value.
+/// A value of a request is missing, is there twice or is no id; the name of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unreadable(pub(super) &'static str);
 
@@ -131,7 +131,8 @@ impl Does {
                     Manual::If(source) => source.value(seen) == Some(&Value::Bool(true)),
                 };
                 let mentions = mentions.as_ref().filter(|_| manual);
-                let mentions = mentions.and_then(|source| source.text(seen));
+                let mentions = mentions.map(|source| text("mentions", source, seen));
+                let mentions = mentions.transpose()?.flatten();
                 let mentions =
                     mentions.map(|text| text.parse::<u32>().map_err(|_| Unreadable("mentions")));
                 Operation::Ack {
@@ -201,8 +202,16 @@ impl Operation {
 }
 
 fn id(name: &'static str, source: &Source, seen: &Seen<'_>) -> Result<Id, Unreadable> {
-    let text = source.text(seen).ok_or(Unreadable(name))?;
+    let text = text(name, source, seen)?.ok_or(Unreadable(name))?;
     text.parse().map_err(|_| Unreadable(name))
+}
+
+fn text(
+    name: &'static str,
+    source: &Source,
+    seen: &Seen<'_>,
+) -> Result<Option<String>, Unreadable> {
+    source.text(seen).map_err(|Twice| Unreadable(name))
 }
 
 /// Ids of users in a list, each once.
@@ -282,6 +291,34 @@ mod tests {
         assert_eq!(write(&does, &json!({})), Err(Unreadable("message")));
         let negative = json!({"id": 100, "manual": true, "mentions": -3});
         assert_eq!(write(&does, &negative), Err(Unreadable("mentions")));
+    }
+
+    #[test]
+    fn a_value_that_is_there_twice_makes_no_operation() {
+        let query = |name: &str| Source::Query(name.to_owned());
+        let does = Does::Ack {
+            user: query("user"),
+            channel: Source::Path(3),
+            message: query("id"),
+            manual: Manual::Always,
+            mentions: Some(query("count")),
+        };
+        let write = |query| {
+            does.write(&Seen {
+                path: "/users/42/channels/10",
+                query: Some(query),
+                headers: &HeaderMap::new(),
+                body: None,
+            })
+        };
+        assert!(write("user=42&id=100&count=1").is_ok());
+        for (query, name) in [
+            ("user=42&id=100&count=1&user=43", "user"),
+            ("user=42&id=100&count=1&id=100", "message"),
+            ("user=42&id=100&count=1&count=2", "mentions"),
+        ] {
+            assert_eq!(write(query), Err(Unreadable(name)), "{query}");
+        }
     }
 
     #[test]

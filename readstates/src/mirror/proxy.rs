@@ -42,12 +42,18 @@ pub(super) struct Mirror {
     pub(super) bodies: Arc<Semaphore>,
     /// Between two looks at what differs.
     pub(super) pause: std::time::Duration,
-    /// Writes whose callers may have left.
-    pub(super) tasks: TaskTracker,
+    /// Writes until they are in the queue: their callers may have left.
+    pub(super) at_old: TaskTracker,
     pub(super) log: Ration,
 }
 
 impl Mirror {
+    /// How many writes the service does not have yet, each that is in the queue counted by its users.
+    pub(super) fn left(&self) -> usize {
+        // In this order: a write goes from the one into the other.
+        self.at_old.len() + self.queue.len()
+    }
+
     /// The page for Prometheus.
     pub(super) fn page(&self) -> String {
         self.counts.page(Now {

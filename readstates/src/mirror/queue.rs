@@ -4,12 +4,11 @@
 //! Each bucket of users belongs to one worker. All that wait have places of a fixed number, one for each user; without
 //! them a write is dropped, and its users count as not proven.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
-    time::timeout,
 };
 
 use super::{
@@ -115,12 +114,11 @@ impl Queue {
         self.size - self.places.available_permits()
     }
 
-    /// Waits until nothing waits, for so long at most; returns how many still do.
-    pub(super) async fn drained(&self, within: Duration) -> usize {
+    /// Waits until nothing waits. To be called when nothing is put into it any more: it takes all places.
+    pub(super) async fn drained(&self) {
         let all = u32::try_from(self.size).unwrap_or(u32::MAX);
-        // Whether it is in time or not, what counts is how many are left.
-        let _ = timeout(within, self.places.acquire_many(all)).await;
-        self.len()
+        // Never closed.
+        let _ = self.places.acquire_many(all).await;
     }
 
     /// Puts a write behind the others of its users, and tells when the service has it. Without a place it comes back.

@@ -80,7 +80,7 @@ impl Mirror {
                 Err(none) => *none,
             };
         };
-        let served = self.share.has(user) && self.proven.has(user);
+        let served = self.is_served(user);
         let compared = self.place(route, user, &head);
         if served && open {
             if let Some(positions) = self.ask_ours(shape, user).await {
@@ -103,6 +103,13 @@ impl Mirror {
             };
         }
         self.answer_of_old(self.old.send(&head, None).await, compared)
+    }
+
+    /// Whether a user is in the share, proven, and has no write on its way to the service, such as a mention, for which
+    /// nobody waits.
+    fn is_served(&self, user: Id) -> bool {
+        // In this order: a write that fails ends after its user has ceased to be proven.
+        self.share.has(user) && self.writes.quiet(user).is_some() && self.proven.has(user)
     }
 
     /// A place among the comparisons under way.

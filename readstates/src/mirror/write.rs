@@ -7,13 +7,16 @@ use hyper::body::{Body as _, Incoming};
 use readstates_api::Id;
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},
+    task,
     time::timeout,
 };
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{
-    field::Seen,
+    field::{Seen, Twice},
+    json,
     old::Head,
-    operation::Operation,
+    operation::{Operation, Unreadable},
     proxy::{Mirror, text},
     queue::Part,
     tee::Outgoing,
@@ -65,10 +68,15 @@ impl Mirror {
             false => Outgoing::unread(body),
         };
         let write = self.parsed(route, &head, &body);
+        // Before the look: a stop that it does not see waits for the write.
+        let at_old = self.at_old.token();
+        if self.at_old.is_closed() {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "it is being stopped");
+        }
         let mirror = Arc::clone(self);
         // In a task, so that a caller who leaves does not end it when only one of the systems has the write.
-        let sent = self.tasks.spawn(async move {
-            let answer = mirror.both(head, body, write).await;
+        let sent = task::spawn(async move {
+            let answer = mirror.both(head, body, write, at_old).await;
             drop(room);
             answer
         });
@@ -89,20 +97,24 @@ impl Mirror {
     fn parsed(&self, route: usize, head: &Head, body: &Outgoing) -> Write {
         let does = &self.routes.routes[route].does;
         let json = match body {
-            Outgoing::Whole(bytes) => serde_json::from_slice(bytes).ok(),
-            Outgoing::None => None,
+            Outgoing::Whole(bytes) => {
+                json::read(bytes).map_err(|Twice| Unreadable("a key of the body"))
+            }
+            Outgoing::None => Ok(None),
             Outgoing::Streamed(_) if does.needs_body() => {
                 return self.unreadable(true);
             }
-            Outgoing::Streamed(_) => None,
+            Outgoing::Streamed(_) => Ok(None),
         };
-        let seen = Seen {
-            path: head.path(),
-            query: head.query(),
-            headers: &head.headers,
-            body: json.as_ref(),
-        };
-        match does.write(&seen) {
+        let operation = json.and_then(|json| {
+            does.write(&Seen {
+                path: head.path(),
+                query: head.query(),
+                headers: &head.headers,
+                body: json.as_ref(),
+            })
+        });
+        match operation {
             Ok(Some(operation)) => Write::Parts(Part::of(&operation, &self.writes)),
             Ok(None) => Write::Parts(Vec::new()),
             Err(unreadable) => {
@@ -111,7 +123,7 @@ impl Mirror {
                     let value = unreadable.0;
                     tracing::warn!(
                         left_out,
-                        "a request of {route} has no {value} that can be read"
+                        "in a request of {route} {value} is missing, is there twice, or is of another form"
                     );
                 }
                 self.unreadable(false)
@@ -126,8 +138,14 @@ impl Mirror {
         }
     }
 
-    /// Sends a write to the old system, and puts it into the queue if that has done it.
-    async fn both(self: Arc<Self>, head: Head, body: Outgoing, write: Write) -> Response<Body> {
+    /// Sends a write to the old system, and puts it into the queue if that has done it; `at_old`: until then.
+    async fn both(
+        self: Arc<Self>,
+        head: Head,
+        body: Outgoing,
+        write: Write,
+        at_old: TaskTrackerToken,
+    ) -> Response<Body> {
         let answer = self.old.send(&head, body.into_body()).await;
         let effect = match &answer {
             Ok(answer) if answer.status().is_success() => Effect::Done,
@@ -159,6 +177,7 @@ impl Mirror {
             (Effect::Done, Write::Parts(parts)) => {
                 let waiting = parts.into_iter().filter_map(|part| self.queued(part));
                 let waiting: Vec<_> = waiting.collect();
+                drop(at_old);
                 for (user, told) in waiting {
                     self.awaited(user, told).await;
                 }

@@ -2,7 +2,7 @@
 
 mod world;
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -363,6 +363,64 @@ async fn what_cannot_be_read_passes_through_and_nobody_is_proven_any_more() {
 }
 
 #[tokio::test]
+async fn what_is_there_twice_is_the_old_system_s_alone() {
+    let (old, member) = (Old::start().await, alone().await);
+    let mirror = Mirroring::start(&old.url, &member.url(""), &["--serve", "100"]);
+    let ack = mirror.request(Method::POST, "/acks");
+    let body = json!({"user": 2, "channel": 10, "message": 100});
+    assert_eq!(ack.json(&body).send().await.unwrap().status(), 204);
+    mirror.settled().await;
+    mirror.read("/states?user=2").await;
+    mirror.until(PROVEN, 1).await;
+    let of_two = states("ours", &[(10, 100, 0)]);
+    assert_eq!(mirror.read("/states?user=2").await, (200, of_two));
+    // The old system lets user 1 in, whose number is the last.
+    for query in ["user=2&user=1", "us%65r=2&user=1", "user=2&us%65r=1"] {
+        let (_, read) = mirror.read(&format!("/states?{query}")).await;
+        assert_eq!(read, states("old", &[]), "{query}");
+    }
+    let unreadable = mirror.metric(UNREADABLE).await;
+    let ack = mirror.request(Method::POST, "/channels/10/messages/200/ack");
+    let ack = ack.header("x-user", 2).header("x-user", 1);
+    assert_eq!(ack.send().await.unwrap().status(), 204);
+    let ack = mirror.request(Method::POST, "/acks");
+    let body = r#"{"user": 2, "channel": 11, "message": 200, "\u0075ser": 1}"#;
+    assert_eq!(ack.body(body).send().await.unwrap().status(), 204);
+    assert_eq!(mirror.metric(UNREADABLE).await, unreadable + 2);
+    mirror.settled().await;
+    let (_, read) = mirror.read("/states?user=1").await;
+    assert_eq!(read, states("old", &[(10, 200, 0), (11, 200, 0)]));
+    for user in [1, 2] {
+        assert_eq!(member.state(user, 11).await, None);
+    }
+    assert_eq!(member.state(2, 10).await, Some((100, 0)));
+}
+
+#[tokio::test]
+async fn a_user_of_whom_a_mention_is_on_its_way_is_not_served_without_it() {
+    let (old, member) = (Old::start().await, alone().await);
+    let ours = Ours::start(&member).await;
+    let serve = ["--serve", "100", "--deadline", "60s"];
+    let mirror = Mirroring::start(&old.url, &ours.url, &serve);
+    mirror.ack(1, 10, 100).await;
+    let read = || mirror.read("/users/1/states");
+    read().await;
+    mirror.until(PROVEN, 1).await;
+    assert_eq!(read().await.1, states("ours", &[(10, 100, 0)]));
+    ours.set(Gate::Held);
+    let mention = json!({"channel": 10, "message": 200, "users": [1]});
+    let mention = mirror.request(Method::POST, "/mentions").json(&mention);
+    assert_eq!(mention.send().await.unwrap().status(), 202);
+    assert_eq!(read().await.1, states("old", &[(10, 100, 1)]));
+    ours.set(Gate::Open);
+    mirror.settled().await;
+    // A comparison that has met the mention too often has left it open.
+    read().await;
+    mirror.until(PROVEN, 1).await;
+    assert_eq!(read().await.1, states("ours", &[(10, 100, 1)]));
+}
+
+#[tokio::test]
 async fn a_full_queue_drops_writes_and_holds_up_no_caller_and_a_stop_says_what_is_left() {
     let (old, member) = (Old::start().await, alone().await);
     let ours = Ours::start(&member).await;
@@ -411,6 +469,58 @@ async fn a_stop_sends_what_waits_first() {
     for user in 1..=5 {
         assert_eq!(member.state(user, 10).await, Some((100, 0)));
     }
+}
+
+/// Sends an acknowledgement of a user to an old system that hangs; returns once it is there.
+async fn ack_that_hangs(old: &Old, mirror: &Mirroring, user: u64) {
+    old.hangs.store(true, Ordering::SeqCst);
+    let before = old.received.lock().unwrap().len();
+    let ack = mirror.request(Method::POST, "/channels/10/messages/100/ack");
+    // Whether the caller learns of it is another matter.
+    tokio::spawn(ack.header("x-user", user).send());
+    let is_there = async {
+        while old.received.lock().unwrap().len() == before {
+            sleep(SOON).await;
+        }
+    };
+    timeout(PATIENCE, is_there).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_writes_that_the_old_system_answers_late() {
+    let (old, member) = (Old::start().await, alone().await);
+    let ours = Ours::start(&member).await;
+    // Requests under way have a third of that.
+    let more = ["--drain-timeout", "9s", "--deadline", "60s"];
+    let mirror = Mirroring::start(&old.url, &ours.url, &more);
+    ours.set(Gate::Held);
+    mirror.ack(1, 10, 100).await;
+    ack_that_hangs(&old, &mirror, 2).await;
+    let url = mirror.url.clone();
+    let stopped = tokio::task::spawn_blocking(move || mirror.stop());
+    let closed = async { while client().get(&url).send().await.is_ok() {} };
+    timeout(PATIENCE, closed).await.unwrap();
+    sleep(Duration::from_secs(4)).await;
+    old.hangs.store(false, Ordering::SeqCst);
+    ours.set(Gate::Open);
+    let (status, summary) = stopped.await.unwrap();
+    assert_eq!(status, 0, "{summary}");
+    let all = "2 mirrored, 0 failed, 0 dropped";
+    assert!(summary.contains(all), "{summary}");
+    for user in [1, 2] {
+        assert_eq!(member.state(user, 10).await, Some((100, 0)));
+    }
+}
+
+#[tokio::test]
+async fn a_stop_does_not_forget_a_write_that_the_old_system_never_answers() {
+    let (old, member) = (Old::start().await, alone().await);
+    let more = ["--drain-timeout", "300ms"];
+    let mirror = Mirroring::start(&old.url, &member.url(""), &more);
+    ack_that_hangs(&old, &mirror, 1).await;
+    let stopped = tokio::task::spawn_blocking(move || mirror.stop());
+    let (status, summary) = stopped.await.unwrap();
+    assert_eq!(status, 4, "{summary}");
 }
 
 #[tokio::test]
@@ -471,7 +581,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_listened_on() {
     let line = twice.lines().count();
     assert_eq!(status, 3, "{error}");
     assert!(
-        error.contains(&format!("routes.yaml: line {line}: routes[6]")),
+        error.contains(&format!("routes.yaml: line {line}: routes[8]")),
         "{error}"
     );
     let (status, _, error) = with("routes:\n- {request: GET /x, does: red}\n", &old);

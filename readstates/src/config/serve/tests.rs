@@ -183,6 +183,21 @@ const WRONG: &[(&[&str], &[&str])] = &[
         &["--durability", "replicated"],
         &["--durability", "alone", "journal with an embedded store"],
     ),
+    (
+        &[
+            "--ring",
+            "kubernetes",
+            "--ring-namespace",
+            "talk",
+            "--ring-name",
+            "chat",
+            "--store",
+            "embedded:data",
+            "--durability",
+            "available",
+        ],
+        &["--durability", "store in data", "give --durability journal"],
+    ),
     (&["--durability", "none"], &["--durability", "journal"]),
     (&["--cql-user", "u"], &["--cql-password-file"]),
     (

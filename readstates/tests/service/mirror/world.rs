@@ -9,7 +9,7 @@ use std::{
     process::{Child, Stdio},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,6 +19,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use reqwest::Url;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::{
     ServerConfig,
@@ -56,6 +57,8 @@ routes:
     mentions: body /count
   - {request: POST /mentions, does: mention, users: body /users, channel: body /channel, message: body /message}
   - {request: 'DELETE /users/{user}/{channel}', does: delete}
+  - {request: GET /states, does: read, user: query user}
+  - {request: POST /acks, does: ack, user: body /user, channel: body /channel, message: body /message}
 ";
 
 const POLL: Duration = Duration::from_millis(10);
@@ -154,6 +157,8 @@ pub(super) struct Old {
     pub(super) received: Mutex<Vec<Received>>,
     /// Instead of an answer; 0: none.
     pub(super) fails_with: AtomicU16,
+    /// Writes are received, and nothing is done until this is false.
+    pub(super) hangs: AtomicBool,
     pub(super) url: String,
     _tasks: JoinSet<()>,
 }
@@ -164,13 +169,20 @@ impl Old {
         let of = Arc::clone(&cell);
         let (address, tasks) = serve(move |received| {
             let old = of.lock().unwrap().clone().unwrap();
-            async move { old.answer(received) }
+            async move {
+                old.received.lock().unwrap().push(received.clone());
+                while received.method != Method::GET && old.hangs.load(Ordering::SeqCst) {
+                    sleep(POLL).await;
+                }
+                old.answer(received)
+            }
         })
         .await;
         let old = Arc::new(Self {
             users: Mutex::default(),
             received: Mutex::default(),
             fails_with: AtomicU16::new(0),
+            hangs: AtomicBool::new(false),
             url: format!("http://{address}"),
             _tasks: tasks,
         });
@@ -186,24 +198,35 @@ impl Old {
             .insert(channel, (message, count));
     }
 
+    fn ack(&self, user: u64, channel: u64, message: u64) {
+        let mut users = self.users.lock().unwrap();
+        let channels = users.entry(user).or_default();
+        let state = channels.entry(channel).or_default();
+        if message > state.0 {
+            *state = (message, 0);
+        }
+    }
+
     fn answer(&self, received: Received) -> Response<Full<Bytes>> {
-        self.received.lock().unwrap().push(received.clone());
         let failure = self.fails_with.load(Ordering::SeqCst);
         if failure != 0 {
             return answer(failure, "failed");
         }
         let path = received.target.split('?').next().unwrap();
         let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let user = || {
-            received.headers["x-user"]
-                .to_str()
-                .unwrap()
-                .parse()
-                .unwrap()
-        };
         let number = |text: &str| text.parse::<u64>().unwrap();
+        // Of what is there twice it takes the last.
+        let user = || {
+            let last = received.headers.get_all("x-user").iter().next_back();
+            number(last.unwrap().to_str().unwrap())
+        };
         let body = || serde_json::from_slice::<Value>(&received.body).unwrap();
         match (received.method.as_str(), segments.as_slice()) {
+            ("GET", ["states"]) => {
+                let url = Url::parse(&format!("http://old{}", received.target)).unwrap();
+                let user = url.query_pairs().filter(|(key, _)| key == "user").last();
+                answer(200, &self.states(number(&user.unwrap().1)).to_string())
+            }
             ("GET", ["users" | "open", user, "states"]) => {
                 if received
                     .headers
@@ -220,15 +243,13 @@ impl Old {
                 answer
             }
             ("POST", ["channels", channel, "messages", message, "ack"]) => {
-                let (message, mut users) = (number(message), self.users.lock().unwrap());
-                let state = users
-                    .entry(user())
-                    .or_default()
-                    .entry(number(channel))
-                    .or_default();
-                if message > state.0 {
-                    *state = (message, 0);
-                }
+                self.ack(user(), number(channel), number(message));
+                answer(204, "")
+            }
+            ("POST", ["acks"]) => {
+                let body = body();
+                let number = |key: &str| body[key].as_u64().unwrap();
+                self.ack(number("user"), number("channel"), number("message"));
                 answer(204, "")
             }
             ("PUT", ["channels", channel, "unread"]) => {

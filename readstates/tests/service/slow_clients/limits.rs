@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{ACK, Raw, in_use, limited, limited_on, until_in_use};
-use crate::common::{PATIENCE, of_ring, on};
+use crate::common::{PATIENCE, Running, of_ring, on};
 use futures::future::{BoxFuture, FutureExt};
 use readstates::{
     config::{Limits, ServeConfig},
-    store::{Store, StoreError, Stored},
+    store::{MemoryStore, Store, StoreError, Stored},
 };
 use readstates_api::{
     Id,
@@ -16,6 +16,7 @@ use readstates_api::{
 };
 use readstates_ring::Stamp;
 use reqwest::Method;
+use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Semaphore};
 
 #[tokio::test]
@@ -83,10 +84,7 @@ async fn bodies_together_are_bounded_and_small_ones_always_fit() {
         ..Limits::DEFAULT
     })
     .await;
-    let mut slow = Raw::connect(&member).await;
-    slow.send(&format!("{ACK}content-length: 90000\r\n\r\n"))
-        .await;
-    until_in_use(&member, "buffered-bytes", |bytes| bytes == 90_000).await;
+    let slow = sends_in_part(&member, 90_000).await;
     let large = vec![b' '; 20_000];
     let json = [("content-type", "application/json")];
     let path = "/v1/users/1/read-states/10/ack";
@@ -99,6 +97,79 @@ async fn bodies_together_are_bounded_and_small_ones_always_fit() {
     until_in_use(&member, "buffered-bytes", |bytes| bytes == 0).await;
     let read = member.send(Method::POST, path, &json, Some(large)).await;
     read.refused(400, "malformed-body");
+}
+
+/// A client that has sent so many bytes of a longer body.
+async fn sends_in_part(member: &Running, bytes: u64) -> Raw {
+    let mut client = Raw::connect(member).await;
+    let head = format!("{ACK}content-length: {}\r\n\r\n", bytes + 1000);
+    client.send(&head).await;
+    client.send(&" ".repeat(bytes as usize)).await;
+    until_in_use(member, "buffered-bytes", |used| used == bytes).await;
+    client
+}
+
+/// A user whose read states are an answer that counts.
+async fn has_many_channels(member: &Running, user: u64) -> String {
+    let item = |channel: u64| json!({"channel_id": channel, "message_id": 1});
+    let channels: Vec<_> = (1..=300).map(item).collect();
+    let path = format!("/v1/users/{user}/read-states");
+    let body = json!({"read_states": channels});
+    member.post(&format!("{path}/ack-bulk"), body).await.ok();
+    path
+}
+
+#[tokio::test]
+async fn bodies_that_are_announced_and_not_sent_keep_nobody_out() {
+    let member = limited(Limits {
+        max_buffered_bytes: 1 << 20,
+        body_timeout: PATIENCE,
+        ..Limits::DEFAULT
+    })
+    .await;
+    let path = has_many_channels(&member, 1).await;
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        let mut client = Raw::connect(&member).await;
+        let head = format!("{ACK}expect: 100-continue\r\ncontent-length: 500000\r\n\r\n");
+        client.send(&head).await;
+        // Its body is waited for.
+        let answer = client.answer().await;
+        assert!(answer.starts_with("HTTP/1.1 100 "), "{answer}");
+        silent.push(client);
+    }
+    assert_eq!(in_use(&member, "buffered-bytes").await, 0);
+    let answer = member.get(&path).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(answer.bytes.len() > 20_000, "{}", answer.bytes.len());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn clients_that_fill_the_memory_for_bodies_keep_no_member_out() {
+    let limits = Limits {
+        max_buffered_bytes: 100_000,
+        body_timeout: PATIENCE,
+        ..Limits::DEFAULT
+    };
+    let config = ServeConfig {
+        limits,
+        ..of_ring("local")
+    };
+    let member = on(Arc::new(MemoryStore::default()), config).await;
+    let path = has_many_channels(&member, 1).await;
+    let slow = sends_in_part(&member, 95_000).await;
+    member.get(&path).await.refused(503, "overloaded");
+    // An offer of a member that the ring does not list, which is only known once all of it has been read.
+    let offer = json!({"origin": 1, "transfer": 1, "slots": [[0, 0]]}).to_string();
+    let offer = format!("\u{1}{offer}{}", " ".repeat(1 << 20));
+    let me = member.server.ownership().me().incarnation().to_string();
+    let headers = [("x-readstates-incarnation", me.as_str())];
+    let handoff = "/internal/v1/handoff";
+    let answer = member.forwarded(Method::POST, handoff, &headers, Some(offer.into_bytes()));
+    answer.await.refused(409, "not-a-member");
+    assert_eq!(in_use(&member, "message-bytes").await, 0);
+    drop(slow);
 }
 
 /// A store that gives no block until it is told to.

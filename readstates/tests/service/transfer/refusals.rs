@@ -83,6 +83,22 @@ fn bad_rows_are_told_with_line_and_reason_and_the_others_imported_if_that_is_wan
 }
 
 #[test]
+fn a_quote_that_is_not_closed_ends_the_import_also_in_the_last_rows_and_is_none_between_tabs() {
+    let world = world();
+    let rows = "1,10,100,0,a\n2,10,100,0,\"b\n3,10,100,0,c\n";
+    let text = format!("{HEAD},name\n{rows}");
+    let from = world.write("rows.csv", &text);
+    for more in [&["--dry-run"][..], &[]] {
+        let ran = world.import(&from, more);
+        ran.failed(4, "the record that begins in line 3 does not end");
+    }
+    let from = world.write("rows.tsv", &text.replace(',', "\t"));
+    let said = world.import(&from, &[]).done();
+    assert!(said.contains("3 applied"), "{said}");
+    assert_eq!(world.numbers(3), [(10, 100, 0)]);
+}
+
+#[test]
 fn wrong_columns_flags_and_files_are_refused_before_anything_is_sent() {
     let world = world();
     let from = world.write("rows.csv", &format!("{HEAD}\n1,10,100,0\n"));
