@@ -84,7 +84,10 @@ pub(super) fn is_not_ahead(
         let Seen::Present(inside) = &leg.inside else {
             continue;
         };
-        judged.push(leg.stripe);
+        // What a damaged superblock said, nothing tells.
+        if !matches!(inside.superblock, Seen::Unknown(_)) {
+            judged.push(leg.stripe);
+        }
         match verdict(volume, ours.content, leg.stripe, inside) {
             Verdict::Ahead(how) => return Err(refusals::fast_is_ahead(path, &how)),
             Verdict::ReAdd | Verdict::Full(_) => {}
@@ -122,12 +125,18 @@ fn cannot_be_judged(inventory: &Inventory, ours: &Ours<'_>, judged: &[Uuid]) -> 
     });
     if let Some(leg) = leg {
         let (found, wanted) = (leg.devices.len(), leg.wanted);
-        return Some(match &leg.inside {
-            Seen::Unknown(why) if leg.is_whole() => format!("its superblock cannot be read: {why}"),
-            Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => {
-                format!("{found} of its {wanted} devices are there")
-            }
-        });
+        let damage = match &leg.inside {
+            Seen::Present(inside) => match &inside.superblock {
+                Seen::Unknown(why) => Some(format!("its superblock is damaged: {why}")),
+                Seen::Present(_) | Seen::Absent => None,
+            },
+            Seen::Unknown(why) => Some(format!("its superblock cannot be read: {why}")),
+            Seen::Absent => None,
+        };
+        let damage = damage.filter(|_| leg.is_whole());
+        return Some(
+            damage.unwrap_or_else(|| format!("{found} of its {wanted} devices are there")),
+        );
     }
     if admitted.is_some_and(|stripe| is_in(inventory, ours, stripe)) {
         return None;

@@ -3,8 +3,11 @@
 use superdisk::model::Code;
 
 use super::{
-    End, Situation, by, changed, one, with_policy,
-    worlds::{clean, cut, further, lost_durable, others_leg, others_leg_was_replaced, stopped},
+    End, Situation, by, changed, one, used, with_policy,
+    worlds::{
+        clean, cut, damage_superblock, further, lost_durable, others_leg, others_leg_damaged,
+        others_leg_was_replaced, stopped,
+    },
 };
 use crate::world::{DURABLE, MIB, World};
 
@@ -130,6 +133,23 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             Refused(Code::SsdAhead),
         ),
         one(
+            "m5-ahead-with-a-damaged-superblock",
+            changed(lost_durable(), |world| {
+                damage_superblock(world);
+                world.power_cut();
+            }),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m5-damaged-superblock-after-an-end-in-order",
+            changed(used(), |world| {
+                world.mark_clean();
+                damage_superblock(world);
+                world.power_cut();
+            }),
+            Whole,
+        ),
+        one(
             "m5-unreadable-superblock-after-an-end-in-order",
             changed(clean(), |world| world.disk("nvme0n1").bad = vec![1]),
             Without(Code::SsdBusy),
@@ -143,6 +163,11 @@ pub(super) fn fast_legs() -> Vec<Situation> {
         one(
             "m6-others-fast-leg-is-ahead",
             others_leg(true),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-others-fast-leg-with-a-damaged-superblock",
+            others_leg_damaged(),
             Refused(Code::SsdBusy),
         ),
         one(

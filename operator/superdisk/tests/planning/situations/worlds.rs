@@ -200,6 +200,14 @@ pub(super) fn others_leg(lost: bool) -> World {
     without_its_network_disk(world)
 }
 
+/// Another volume's fast leg, of which nothing tells whether it went on without its network disk.
+pub(super) fn others_leg_damaged() -> World {
+    let (_, mut world) = of_another();
+    damage_superblock(&mut world);
+    world.power_cut();
+    without_its_network_disk(world)
+}
+
 /// Another volume's super-disk, whole.
 fn of_another() -> (Spec, World) {
     let spec = Spec {
@@ -244,6 +252,15 @@ pub(super) fn change_durable(change: impl FnOnce(&mut crate::bytes::Sb)) -> Worl
     change(&mut sb);
     world.put_sb(DURABLE, &sb);
     world
+}
+
+/// A bit of the superblock inside of the fast leg that runs has changed.
+pub(super) fn damage_superblock(world: &mut World) {
+    let (_, _, fast) = world.mirror().unwrap();
+    let fast = fast.unwrap().name;
+    let mut bytes = world.sb(&fast).unwrap().encode();
+    bytes[201] ^= 1;
+    world.poke(&fast, 4096, &bytes);
 }
 
 pub(super) fn fast_state(world: &mut World, state: MemberState) {
