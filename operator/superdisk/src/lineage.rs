@@ -204,6 +204,21 @@ impl Header {
         next
     }
 
+    /// The next header, with this stripe admitted as the fast leg in place of whatever was it. A stripe that takes another
+    /// one's place in the middle of a generation begins one of its own, to which no fast leg of before is related: while it is
+    /// filled, md forgets what the other one has missed. Only a snapshot that is being taken keeps its generation, which its
+    /// maker was told; the next begins at its end.
+    #[must_use]
+    pub fn taking(&self, fast: Uuid, session: Uuid) -> Self {
+        let mut next = self.admitting(fast);
+        if self.fast != Uuid::default() && self.fast != fast {
+            next.point.session = session;
+            next.point.generation += u64::from(self.snapshot.is_none());
+            next.previous = Point::default();
+        }
+        next
+    }
+
     /// Whether this stripe is the fast leg, and nothing else is said of it.
     #[must_use]
     pub fn admits(&self, fast: Uuid) -> bool {
@@ -237,5 +252,33 @@ mod tests {
 
     pub(super) fn header() -> Header {
         Header::first("pvc-1".parse().unwrap(), Uuid([1; 16]), Uuid([0xb0; 16]))
+    }
+
+    #[test]
+    fn a_stripe_that_takes_anothers_place_leaves_it_no_relation_in_this_start_or_a_later_one() {
+        let (session, boot) = (Uuid([9; 16]), Uuid([0xb0; 16]));
+        let [first, second] = [7, 8].map(|byte| Uuid([byte; 16]));
+        let before = header().opened(Uuid([2; 16]), boot);
+        let with_first = before.taking(first, session);
+        assert_eq!(with_first, before.admitting(first), "nothing was there");
+        assert_eq!(with_first.taking(first, session), with_first.next());
+        let with_second = with_first.taking(second, session);
+        let again = with_second.opened(Uuid([3; 16]), boot);
+        for durable in [&with_second, &again, &again.taking(second, session)] {
+            assert_eq!(relation(durable, &with_first), Relation::Apart);
+            assert_eq!(relation(durable, &before), Relation::Apart);
+        }
+        assert_eq!(relation(&again, &with_second), Relation::Parent);
+        // A slot of its own, as any header that follows.
+        assert_ne!(with_second.slot(), with_first.slot());
+        let [was, is] = [&with_first, &with_second].map(|header| header.point.generation);
+        assert_eq!(is, was + 1);
+        // A durable leg that is put back to before is older than the new leg.
+        assert_eq!(relation(&with_first, &with_second), Relation::FastIsNewer);
+        let held = with_first.marked("nightly".parse().unwrap());
+        let taken = held.taking(second, session);
+        assert_eq!(taken.point.generation, held.point.generation);
+        assert_eq!(taken.snapshot, held.snapshot);
+        assert_eq!(relation(&taken, &held), Relation::Apart);
     }
 }

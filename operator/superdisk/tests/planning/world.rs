@@ -282,6 +282,36 @@ impl World {
         }
     }
 
+    /// Local disks drop out under the fast leg that is made of them, and md has noticed.
+    pub(crate) fn pull(&mut self, names: &[&str]) -> Vec<(String, Disk)> {
+        let (name, _, fast) = self.mirror().unwrap();
+        if let Some(fast) = fast {
+            self.set_fast(&name, Some(MemberState::Faulty));
+            self.arrays.get_mut(&fast.name).unwrap().broken = true;
+            self.sync_superblocks(true);
+        }
+        let disk = |name: &&str| ((*name).to_owned(), self.disks.remove(*name).unwrap());
+        names.iter().map(disk).collect()
+    }
+
+    /// Disks are there again, or for the first time.
+    pub(crate) fn put_in(&mut self, disks: Vec<(String, Disk)>) {
+        self.disks.extend(disks);
+    }
+
+    /// The fast leg that is being filled has got past all that was written: md needs no bits for it any more, though it is not
+    /// whole yet.
+    pub(crate) fn fill_in_part(&mut self) {
+        let (name, _, fast) = self.mirror().unwrap();
+        assert_eq!(fast.unwrap().state, MemberState::Recovering);
+        for leg in self.live() {
+            let mut bits = self.bits(&leg.name);
+            bits.dirty.clear();
+            self.put_bits(&leg.name, &bits);
+        }
+        self.arrays.get_mut(&name).unwrap().needed.clear();
+    }
+
     fn set_fast(&mut self, mirror: &str, state: Option<MemberState>) {
         let array = self.arrays.get_mut(mirror).unwrap();
         if let Kind::Mirror(_, fast) = &mut array.kind {
