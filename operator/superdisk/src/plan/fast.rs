@@ -192,7 +192,7 @@ pub(super) fn attach(
     let admitted = if header.admits(fast.stripe) {
         header.clone()
     } else {
-        header.taking(fast.stripe, inventory.random)
+        header.taking(fast.stripe, inventory.random, inventory.here())
     };
     let admit = (admitted != *header).then(|| ours.write(admitted.clone()));
     if re_add {
@@ -318,7 +318,7 @@ fn keep(
         Seen::Present(known) if known.point.session == header.point.session && known.fast == fast.stripe
     );
     if !header.admits(fast.stripe) {
-        let admitted = header.taking(fast.stripe, inventory.random);
+        let admitted = header.taking(fast.stripe, inventory.random, inventory.here());
         steps.push(ours.write(admitted.clone()));
         steps.push(write_fast(stripe, fast, region, admitted));
     } else if !current {

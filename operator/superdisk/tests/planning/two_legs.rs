@@ -4,7 +4,7 @@
 use superdisk::action::Decision;
 
 use crate::{
-    situations::{End, Situation, run, spec, used_with_spares},
+    situations::{run, spec, used_with_spares},
     world::{DURABLE, Disk, MemberState, World},
 };
 

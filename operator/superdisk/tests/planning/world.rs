@@ -81,6 +81,8 @@ pub(crate) struct World {
     pub(crate) release: String,
     pub(crate) personalities: String,
     pub(crate) boot: u8,
+    /// What its firmware calls the machine; 0 for one that has no name of its own.
+    pub(crate) machine: u8,
     /// Counts up with each thing that is to be unlike any other.
     pub(crate) fresh: u8,
     /// Holders that are no arrays, by disk.
@@ -98,6 +100,7 @@ impl World {
             release: "6.1.0-50-amd64".to_owned(),
             personalities: "[raid0] [raid1]".to_owned(),
             boot: 1,
+            machine: 1,
             fresh: 10,
             holders: Vec::new(),
         };

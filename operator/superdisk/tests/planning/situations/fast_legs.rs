@@ -3,10 +3,10 @@
 use superdisk::model::Code;
 
 use super::{
-    End, Situation, by, changed, one, used, with_policy,
+    End, Situation, by, changed, one, used, used_with_spares, with_policy,
     worlds::{
-        clean, cut, damage_superblock, further, lost_durable, others_leg, others_leg_damaged,
-        others_leg_was_replaced, stopped,
+        clean, cut, cut_with_spares, damage_superblock, further, lost_durable, others_leg,
+        others_leg_damaged, others_leg_was_replaced, stopped,
     },
 };
 use crate::world::{DURABLE, MIB, World};
@@ -16,6 +16,11 @@ pub(super) fn fast_legs() -> Vec<Situation> {
     let optional = || with_policy(|policy| policy.fast_leg_optional = true);
     let missing = |mut world: World| {
         world.disks.remove("nvme0n1");
+        world
+    };
+    let late = |mut world: World| {
+        world.disks.remove("nvme0n1");
+        world.disks.remove("nvme1n1");
         world
     };
     let replaced = changed(stopped(), |world| {
@@ -102,6 +107,48 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             changed(cut(), |world| {
                 for disk in ["nvme0n1", "nvme1n1"] {
                     world.disk(disk).wait_millis = Some(30_000);
+                }
+            }),
+            Whole,
+        ),
+        one(
+            "m4-late-beside-enough-others-after-a-power-cut",
+            late(cut_with_spares()),
+            Refused(Code::SsdAhead),
+        ),
+        by(
+            "m4-ahead-and-late-beside-enough-others-and-optional",
+            optional(),
+            late(changed(used_with_spares(), |world| {
+                world.lose_durable();
+                world.write(3, 6);
+                world.power_cut();
+            })),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m4-late-beside-enough-others-after-an-end-in-order",
+            late(changed(used_with_spares(), |world| {
+                world.mark_clean();
+                world.stop();
+            })),
+            Whole,
+        ),
+        one(
+            "m4-fewer-devices-on-another-machine",
+            late(changed(cut_with_spares(), |world| world.machine = 2)),
+            Whole,
+        ),
+        one(
+            "m4-late-on-a-machine-that-does-not-say-which-it-is",
+            late(changed(cut_with_spares(), |world| world.machine = 0)),
+            Whole,
+        ),
+        one(
+            "m4-blank-devices-in-place-of-the-fast-legs",
+            changed(cut_with_spares(), |world| {
+                for disk in ["nvme0n1", "nvme1n1"] {
+                    world.disk(disk).bytes = crate::bytes::Sparse::default();
                 }
             }),
             Whole,

@@ -6,7 +6,7 @@ use superdisk::{
     spec::{Policy, Spec},
 };
 
-use super::{run, spec, used};
+use super::{run, spec, used, used_with_spares};
 use crate::{
     node::node,
     world::{Array, DURABLE, Kind, MIB, Member, MemberState, World},
@@ -20,6 +20,13 @@ pub(super) fn stopped() -> World {
 
 pub(super) fn cut() -> World {
     let mut world = used();
+    world.power_cut();
+    world
+}
+
+/// After a power cut, with two local disks more than are needed.
+pub(super) fn cut_with_spares() -> World {
+    let mut world = used_with_spares();
     world.power_cut();
     world
 }
@@ -148,12 +155,14 @@ pub(super) fn elsewhere(fast_leg: bool) -> World {
         },
         ..spec()
     };
+    world.machine = 2;
     run(&spec, &mut world);
     world.settle();
     world.write(2, 8);
     world.settle();
     world.stop();
     world.boot += 1;
+    world.machine = 1;
     for (name, disk) in own {
         world.disks.insert(name.to_owned(), disk);
     }
