@@ -249,6 +249,24 @@ impl Header {
         next
     }
 
+    /// The header of a durable leg that is about to be filled from the fast leg that has this one, in place of its `own`:
+    /// of the same history, later than both, and with no relation to any other leg.
+    #[must_use]
+    pub fn for_durable(&self, own: Option<&Self>) -> Self {
+        let own = own.map_or(self.point, |own| own.point);
+        Self {
+            state: State::InUse,
+            point: Point {
+                generation: self.point.generation.max(own.generation),
+                beat: self.point.beat.max(own.beat) + 1,
+                session: self.point.session,
+            },
+            previous: Point::default(),
+            snapshot: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether this stripe is the fast leg, and nothing else is said of it.
     #[must_use]
     pub fn admits(&self, fast: Uuid) -> bool {
@@ -311,6 +329,28 @@ mod tests {
         assert_eq!(taken.point.generation, held.point.generation);
         assert_eq!(taken.snapshot, held.snapshot);
         assert_eq!(relation(&taken, &held), Relation::Apart);
+    }
+
+    #[test]
+    fn a_durable_leg_that_is_filled_from_a_fast_leg_belongs_to_no_other_one() {
+        let boot = Uuid([0xb0; 16]);
+        let stripe = Uuid([7; 16]);
+        let snapshot = header().opened(Uuid([2; 16]), boot).admitting(stripe);
+        let fast = snapshot
+            .next()
+            .opened(Uuid([3; 16]), boot)
+            .admitting(stripe);
+        let elsewhere = snapshot.opened(Uuid([4; 16]), boot);
+        let later = elsewhere.opened(Uuid([5; 16]), boot);
+        for own in [None, Some(&snapshot), Some(&elsewhere), Some(&later)] {
+            let named = fast.for_durable(own);
+            assert_eq!(relation(&named, &fast), Relation::Same);
+            assert!(named.admits(stripe));
+            assert!(own.is_none_or(|own| own.point < named.point));
+            for other in [&snapshot, &elsewhere] {
+                assert_eq!(relation(&named, other), Relation::Apart);
+            }
+        }
     }
 
     #[test]

@@ -98,7 +98,8 @@ pub(super) fn not_in_sync(path: &Path, what: &str) -> Refusal {
     refusal(
         Code::PdNotInSync,
         format!("The durable device {} {what}", path.display()),
-        "If `superdisk resolve --keep fast` was interrupted, run it again; else restore a snapshot",
+        "If `superdisk resolve --keep fast` was interrupted, run it again where the same local devices are; else restore a \
+         snapshot",
     )
 }
 

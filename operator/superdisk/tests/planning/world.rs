@@ -264,6 +264,15 @@ impl World {
                 }
                 self.arrays.get_mut(&name).unwrap().resync = false;
             }
+            if durable.state == MemberState::Recovering {
+                for block in self.bits(&fast.name).dirty {
+                    let value = self.block(&fast.name, block);
+                    self.write_leg(&durable.name, block, value);
+                }
+                if let Kind::Mirror(own, _) = &mut self.arrays.get_mut(&name).unwrap().kind {
+                    own.as_mut().unwrap().state = MemberState::InSync;
+                }
+            }
             if fast.state == MemberState::Recovering {
                 for block in 0..=u8::MAX {
                     let value = self.block(&durable.name, block);
