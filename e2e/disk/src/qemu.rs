@@ -56,6 +56,8 @@ pub struct Node {
 pub(crate) struct Hardware {
     pub(crate) kernel: PathBuf,
     pub(crate) initrd: PathBuf,
+    /// The UUID that its firmware gives the machine.
+    pub(crate) uuid: String,
     /// Added to the kernel's command line.
     pub(crate) kernel_arguments: String,
     pub(crate) drives: Vec<Drive>,
@@ -114,6 +116,7 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
     let Hardware {
         kernel,
         initrd,
+        uuid,
         kernel_arguments,
         drives,
         node,
@@ -164,6 +167,7 @@ fn arguments(hardware: &Hardware) -> Vec<String> {
     .map(str::to_owned)
     .to_vec();
     let mut say = |key: &str, value: String| words.extend([key.to_owned(), value]);
+    say("-uuid", uuid.clone());
     say("-kernel", kernel.display().to_string());
     say("-initrd", initrd.display().to_string());
     say("-serial", format!("file:{}", console.display()));

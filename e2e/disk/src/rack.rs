@@ -49,6 +49,8 @@ pub struct Rack {
     slots: Vec<(Drive, Disk, Server)>,
     kernel: Kernel,
     kernel_arguments: String,
+    /// Which machine the disks are in: its firmware says so.
+    machine: u32,
     boots: usize,
     ingredients: Ingredients,
     with_fio: bool,
@@ -128,6 +130,7 @@ impl Rack {
             slots: Vec::new(),
             kernel: Kernel(series),
             kernel_arguments: String::new(),
+            machine: 1,
             boots: 0,
             ingredients,
             with_fio: false,
@@ -207,7 +210,12 @@ impl Rack {
         self.disk(&local(slot))
     }
 
-    /// Blank local disks in place of all that there are: another host.
+    /// The disks are in another machine from the next boot on.
+    pub fn another_machine(&mut self) {
+        self.machine += 1;
+    }
+
+    /// Blank local disks in place of all that there are: another host, behind the same machine's name, as clouds do it.
     ///
     /// # Errors
     /// When an image cannot be changed.
@@ -271,6 +279,7 @@ impl Rack {
                 .join(&self.kernel.0)
                 .join("vmlinux"),
             initrd,
+            uuid: format!("5e1f0a51-0000-4c55-9ba5-{:012x}", self.machine),
             kernel_arguments: self.kernel_arguments.clone(),
             drives: self.slots.iter().map(|(drive, ..)| drive.clone()).collect(),
             node: self.node.clone(),

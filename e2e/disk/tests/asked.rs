@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e_disk::{
     MIB, PAGE, Rack, Vm, local,
     superdisk::{Files, Superdisk, mirror},
@@ -13,7 +13,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The network disk fails under writes, and the machine goes down with writes on the fast leg only.
 fn ahead(name: &str) -> Result<(Rack, Superdisk, Files)> {
-    let mut rack = Rack::new(name)?;
+    ahead_in(Rack::new(name)?)
+}
+
+fn ahead_in(mut rack: Rack) -> Result<(Rack, Superdisk, Files)> {
     let superdisk = Superdisk::default();
     let vm = rack.boot()?;
     superdisk.assemble(&vm)?;
@@ -93,6 +96,35 @@ fn local_disks_that_are_ahead_are_seen_behind_others_and_before_a_copy_is_adopte
     anew.refused(&vm, "", "E_PD_NOT_OURS")?;
     let copy = format!("--copy-of {}", superdisk.volume);
     anew.refused(&vm, &copy, "E_SSD_AHEAD")?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&after])
+}
+
+#[test]
+fn local_disks_that_are_ahead_are_waited_for_when_they_are_late_and_others_would_do() -> Result<()>
+{
+    let mut rack = Rack::new("asked-late")?;
+    for _ in 0..2 {
+        rack.add_local(128 * MIB)?;
+    }
+    let (mut rack, superdisk, after) = ahead_in(rack)?;
+    let vm = rack.boot()?;
+    for slot in 0..2 {
+        vm.unplug(&local(slot))?;
+    }
+    vm.run("by-id")?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    superdisk.refused(&vm, "--fast-leg optional", "E_SSD_AHEAD")?;
+    let answer = superdisk.ask(&vm, "resolve", "--keep fast")?;
+    ensure!(
+        answer.status == 3 && answer.stderr.starts_with("E_SSD_MISSING "),
+        "{answer}"
+    );
+    for slot in 0..2 {
+        vm.plug(&local(slot))?;
+    }
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
     superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&after])
@@ -231,6 +263,90 @@ fn a_local_disk_that_was_away_and_lost_its_cache_is_not_believed() -> Result<()>
     superdisk.in_sync(&vm)?;
     ensure!(superdisk.has(&vm, &files).is_err(), "they were rewritten");
     superdisk.is_whole(&vm, &[])
+}
+
+/// A super-disk of one local disk that has dropped out under writes. The agent fills a second one, slowly, and has come past
+/// all that was written when it is killed. The first is back then, and the second is out.
+fn replaced_half_way(name: &str) -> Result<(Rack, Superdisk, Vm, Files)> {
+    let mut rack = Rack::new(name)?;
+    let superdisk = Superdisk {
+        locals: 1,
+        ..Superdisk::default()
+    };
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.write(&vm, "file", 8)?;
+    superdisk.in_sync(&vm)?;
+    let mirror = superdisk.mirror(&vm)?;
+    // Chunks that are not all dirty anyway; a bitmap that is added begins with every chunk marked.
+    vm.run(&format!(
+        "mdadm --grow /dev/{mirror} --bitmap=none && mdadm --grow /dev/{mirror} --bitmap=internal --bitmap-chunk=64K"
+    ))?;
+    vm.run(
+        "until mdadm --examine-bitmap /dev/disk/by-id/google-data | grep -Eq ' [0-9]{1,2} dirty'; do sleep 1; done",
+    )?;
+    // Never idle, md counts no event: by its count the first disk is not too old.
+    vm.run(&format!(
+        "echo 600 >/sys/block/{mirror}/md/safe_mode_delay; dd if=/dev/zero of=/mnt/data/busy bs=4k count=1 conv=fsync \
+         2>/dev/null; sync; sleep 13"
+    ))?;
+    let first = vm.run(&format!(
+        "basename $(readlink /sys/block/{mirror}/md/rd1/block)"
+    ))?;
+    vm.unplug(&local(0))?;
+    vm.run("by-id")?;
+    // In place of what was there, and beside it.
+    vm.run("for n in 1 2 3 4; do dd if=/dev/urandom of=/mnt/data/file-$n bs=1M count=1 conv=notrunc,fsync 2>/dev/null; done")?;
+    superdisk.write(&vm, "more", 4)?;
+    superdisk.start_agent(&vm, "--rebuild-min 1 --rebuild-max 1")?;
+    let md = format!("/sys/block/{mirror}/md");
+    vm.until(
+        &format!("[ $(cat {md}/sync_action) = recover ]"),
+        120 * SECOND,
+    )?;
+    // In sectors: past three quarters of 127 MiB, and md has written its bits down.
+    vm.until(
+        &format!("[ $(awk '{{print $1 + 0}}' {md}/sync_completed) -gt 190000 ]"),
+        600 * SECOND,
+    )?;
+    vm.run(&format!(
+        "kill -9 $(cat /run/agent.pid); for limit in min max; do echo 10 >{md}/sync_speed_$limit; done"
+    ))?;
+    vm.run(&format!("[ $(cat {md}/degraded) = 1 ]"))
+        .context("it is filled already")?;
+    let files = superdisk.list(&vm, "file")?;
+    // As long as what is left of the first stripe is there, mdadm starts no other of its UUID.
+    vm.run(&format!("mdadm --stop /dev/{}", first.trim()))?;
+    vm.plug(&local(0))?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    Ok((rack, superdisk, vm, files))
+}
+
+#[test]
+fn a_local_disk_whose_place_another_has_taken_is_not_believed_when_that_one_is_lost() -> Result<()>
+{
+    let (_rack, superdisk, vm, files) = replaced_half_way("asked-replaced")?;
+    is_copied_anew(&superdisk, &vm, &files)
+}
+
+#[test]
+fn a_local_disk_whose_place_another_has_taken_is_not_believed_after_a_power_cut() -> Result<()> {
+    let (mut rack, superdisk, vm, files) = replaced_half_way("asked-replaced-cut")?;
+    vm.cut_power()?;
+    rack.local(1).replace()?;
+    let vm = rack.boot()?;
+    is_copied_anew(&superdisk, &vm, &files)
+}
+
+fn is_copied_anew(superdisk: &Superdisk, vm: &Vm, files: &Files) -> Result<()> {
+    let printed = superdisk.assemble(vm)?;
+    superdisk.is_whole(vm, &[files])?;
+    ensure!(
+        !printed.contains("--re-add"),
+        "not everything is copied: {printed}"
+    );
+    Ok(())
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The network disk comes to a host with other local disks: blank, older, or another volume's.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
-use e2e_disk::{MIB, PAGE, Rack, Snapshot, Vm, superdisk::Superdisk};
+use e2e_disk::{MIB, PAGE, Rack, Snapshot, Vm, local, superdisk::Superdisk};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Takes the local disks of a host that is switched off; blank ones are in their place then.
 fn take_locals(rack: &Rack, label: &str) -> Result<Vec<Snapshot>> {
@@ -52,6 +56,37 @@ fn a_host_with_blank_local_disks_gets_a_full_copy() -> Result<()> {
 }
 
 #[test]
+fn a_power_cut_with_all_local_disks_gone_for_good_needs_nobody() -> Result<()> {
+    let mut rack = Rack::new("gone-for-good")?;
+    for _ in 0..2 {
+        rack.add_local(128 * MIB)?;
+    }
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let mut written = vec![superdisk.write(&vm, "first", 4)?];
+    superdisk.in_sync(&vm)?;
+    vm.cut_power()?;
+    // The same machine, as its cloud has started it anew elsewhere.
+    rack.migrate_host()?;
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    written.push(superdisk.write(&vm, "second", 4)?);
+    vm.cut_power()?;
+    // Another one, with fewer local disks.
+    rack.migrate_host()?;
+    rack.another_machine();
+    for slot in 2..4 {
+        rack.remove(&local(slot));
+    }
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let written: Vec<_> = written.iter().collect();
+    superdisk.is_whole(&vm, &written)
+}
+
+#[test]
 fn one_blank_local_disk_among_old_ones_is_a_full_copy_too() -> Result<()> {
     let (mut rack, superdisk, files) = used_rack("one-blank")?;
     rack.local(1).replace()?;
@@ -99,6 +134,66 @@ fn back_on_an_old_host_after_a_time_with_others_its_stale_leg_is_not_believed() 
 
     put_locals(&rack, &old)?;
     let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    ensure!(
+        vm.ask("ls /mnt/data/a-7")?.status != 0,
+        "a file is back from the dead"
+    );
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn keeping_the_fast_leg_that_was_cut_off_goes_on_with_that_leg_alone() -> Result<()> {
+    let (mut rack, superdisk, _) = used_rack("aba-kept")?;
+    let first = take_locals(&rack, "first")?;
+    rack.another_machine();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    superdisk.in_sync(&vm)?;
+    vm.run("sleep 1")?;
+    rack.durable().fail(true);
+    let files = rewrite(&superdisk, &vm)?;
+    let mirror = superdisk.mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
+        60 * SECOND,
+    )?;
+    vm.run("sync; sleep 1")?;
+    vm.power_off()?;
+    rack.durable().mend();
+
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    rack.durable().slow_down(SECOND / 5);
+    vm.run(&format!(
+        "superdisk resolve {} --keep fast >/run/resolve.log 2>&1 &",
+        superdisk.flags()
+    ))?;
+    vm.until("grep -q recovery /proc/mdstat", 300 * SECOND)?;
+    vm.run("sleep 3; pidof superdisk")?;
+    vm.cut_power()?;
+    rack.durable().slow_down(Duration::ZERO);
+
+    // The pod comes to the machine before, which has a whole fast leg of that time.
+    let second = take_locals(&rack, "second")?;
+    put_locals(&rack, &first)?;
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_PD_NOT_INSYNC")?;
+    let before = rack.durable().bytes_written();
+    let answer = superdisk.ask(&vm, "resolve", "--keep fast")?;
+    ensure!(
+        answer.status == 3 && answer.stderr.starts_with("E_SSD_MISSING "),
+        "{answer}"
+    );
+    ensure!(
+        rack.durable().bytes_written() == before,
+        "it was written to"
+    );
+    vm.power_off()?;
+
+    put_locals(&rack, &second)?;
+    let vm = rack.boot()?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
     superdisk.assemble(&vm)?;
     ensure!(
         vm.ask("ls /mnt/data/a-7")?.status != 0,

@@ -308,3 +308,31 @@ fn a_leg_that_went_on_alone_is_given_up_when_the_operator_says_that_the_disk_was
     ensure!(printed.contains("--re-add"), "{printed}");
     superdisk.is_whole(&vm, &[&files])
 }
+
+#[test]
+fn a_leg_that_went_on_alone_is_kept_whole_over_a_disk_that_was_put_back() -> Result<()> {
+    let mut rack = Rack::new("snapshot-overruled")?;
+    let (superdisk, vm, files) = maintained(&mut rack)?;
+    let mirror = mirror(&vm)?;
+    // Chunks that are not all dirty anyway.
+    vm.run(&format!(
+        "mdadm --grow /dev/{mirror} --bitmap=none && mdadm --grow /dev/{mirror} --bitmap=internal --bitmap-chunk=64K"
+    ))?;
+    let (_, _, taken) = proven(&rack, &superdisk, &vm, |_, _| Ok(true))?;
+    // Both legs have these, and no bit tells of them any more.
+    let both = superdisk.write(&vm, "both", 4)?;
+    vm.run("sleep 13")?;
+    vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;
+    rack.durable().fail(true);
+    let alone = superdisk.write(&vm, "alone", 2)?;
+    vm.run("sync; sleep 1")?;
+    vm.cut_power()?;
+    rack.durable().mend();
+    rack.durable().restore(&taken)?;
+
+    let vm = rack.boot()?;
+    superdisk.refused(&vm, "", "E_SSD_AHEAD")?;
+    superdisk.ask(&vm, "resolve", "--keep fast")?.success()?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files, &both, &alone])
+}

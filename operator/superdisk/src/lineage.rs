@@ -46,6 +46,29 @@ pub struct Header {
     /// Stripes whose devices this volume has taken for another stripe, oldest first, at most [`Header::MAX_REPLACED`]. A
     /// part of one that comes back is useless: the rest of the stripe is gone.
     pub replaced: Vec<Uuid>,
+    /// Where a fast leg was admitted last.
+    pub machine: Option<Machine>,
+}
+
+/// A machine that tells itself from others, with its local devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// A hash of the UUID that its firmware gives it: the same after a restart, and after its local disks were lost.
+    pub id: u64,
+    /// The most local devices that were seen there.
+    pub devices: u32,
+}
+
+impl Machine {
+    /// The same machine, seen again: devices that it had before, it may have still.
+    fn seen_again(self, before: Option<Self>) -> Self {
+        let before = before.filter(|before| before.id == self.id);
+        let devices = before.map_or(0, |before| before.devices);
+        Self {
+            devices: self.devices.max(devices),
+            ..self
+        }
+    }
 }
 
 /// A point in a super-disk's history. Orders by generation, then by beat.
@@ -91,6 +114,7 @@ impl Header {
             boot,
             snapshot: None,
             replaced: Vec::new(),
+            machine: None,
         }
     }
 
@@ -106,6 +130,7 @@ impl Header {
             boot: _,
             snapshot: _,
             replaced,
+            machine,
         } = self;
         Self {
             volume: volume.clone(),
@@ -120,6 +145,7 @@ impl Header {
             boot,
             snapshot: None,
             replaced: replaced.clone(),
+            machine: *machine,
         }
     }
 
@@ -136,6 +162,7 @@ impl Header {
             previous: Point::default(),
             // On the node of the other volume.
             replaced: Vec::new(),
+            machine: None,
             ..self.opened(session, boot)
         }
     }
@@ -146,6 +173,8 @@ impl Header {
     pub fn forgetting(&self, session: Uuid, boot: Uuid) -> Self {
         Self {
             previous: Point::default(),
+            // What it had, nobody waits for any more.
+            machine: None,
             ..self.opened(session, boot)
         }
     }
@@ -204,6 +233,40 @@ impl Header {
         next
     }
 
+    /// The next header, with this stripe admitted as the fast leg on this machine, in place of whatever was it. A stripe that takes another
+    /// one's place in the middle of a generation begins one of its own, to which no fast leg of before is related: while it is
+    /// filled, md forgets what the other one has missed. Only a snapshot that is being taken keeps its generation, which its
+    /// maker was told; the next begins at its end.
+    #[must_use]
+    pub fn taking(&self, fast: Uuid, session: Uuid, machine: Option<Machine>) -> Self {
+        let mut next = self.admitting(fast);
+        next.machine = machine.map(|machine| machine.seen_again(self.machine));
+        if self.fast != Uuid::default() && self.fast != fast {
+            next.point.session = session;
+            next.point.generation += u64::from(self.snapshot.is_none());
+            next.previous = Point::default();
+        }
+        next
+    }
+
+    /// The header of a durable leg that is about to be filled from the fast leg that has this one, in place of its `own`:
+    /// of the same history, later than both, and with no relation to any other leg.
+    #[must_use]
+    pub fn for_durable(&self, own: Option<&Self>) -> Self {
+        let own = own.map_or(self.point, |own| own.point);
+        Self {
+            state: State::InUse,
+            point: Point {
+                generation: self.point.generation.max(own.generation),
+                beat: self.point.beat.max(own.beat) + 1,
+                session: self.point.session,
+            },
+            previous: Point::default(),
+            snapshot: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether this stripe is the fast leg, and nothing else is said of it.
     #[must_use]
     pub fn admits(&self, fast: Uuid) -> bool {
@@ -237,5 +300,72 @@ mod tests {
 
     pub(super) fn header() -> Header {
         Header::first("pvc-1".parse().unwrap(), Uuid([1; 16]), Uuid([0xb0; 16]))
+    }
+
+    #[test]
+    fn a_stripe_that_takes_anothers_place_leaves_it_no_relation_in_this_start_or_a_later_one() {
+        let (session, boot) = (Uuid([9; 16]), Uuid([0xb0; 16]));
+        let [first, second] = [7, 8].map(|byte| Uuid([byte; 16]));
+        let before = header().opened(Uuid([2; 16]), boot);
+        let take = |header: &Header, fast| header.taking(fast, session, None);
+        let with_first = take(&before, first);
+        assert_eq!(with_first, before.admitting(first), "nothing was there");
+        assert_eq!(take(&with_first, first), with_first.next());
+        let with_second = take(&with_first, second);
+        let again = with_second.opened(Uuid([3; 16]), boot);
+        for durable in [&with_second, &again, &take(&again, second)] {
+            assert_eq!(relation(durable, &with_first), Relation::Apart);
+            assert_eq!(relation(durable, &before), Relation::Apart);
+        }
+        assert_eq!(relation(&again, &with_second), Relation::Parent);
+        // A slot of its own, as any header that follows.
+        assert_ne!(with_second.slot(), with_first.slot());
+        let [was, is] = [&with_first, &with_second].map(|header| header.point.generation);
+        assert_eq!(is, was + 1);
+        // A durable leg that is put back to before is older than the new leg.
+        assert_eq!(relation(&with_first, &with_second), Relation::FastIsNewer);
+        let held = with_first.marked("nightly".parse().unwrap());
+        let taken = take(&held, second);
+        assert_eq!(taken.point.generation, held.point.generation);
+        assert_eq!(taken.snapshot, held.snapshot);
+        assert_eq!(relation(&taken, &held), Relation::Apart);
+    }
+
+    #[test]
+    fn a_durable_leg_that_is_filled_from_a_fast_leg_belongs_to_no_other_one() {
+        let boot = Uuid([0xb0; 16]);
+        let stripe = Uuid([7; 16]);
+        let snapshot = header().opened(Uuid([2; 16]), boot).admitting(stripe);
+        let fast = snapshot
+            .next()
+            .opened(Uuid([3; 16]), boot)
+            .admitting(stripe);
+        let elsewhere = snapshot.opened(Uuid([4; 16]), boot);
+        let later = elsewhere.opened(Uuid([5; 16]), boot);
+        for own in [None, Some(&snapshot), Some(&elsewhere), Some(&later)] {
+            let named = fast.for_durable(own);
+            assert_eq!(relation(&named, &fast), Relation::Same);
+            assert!(named.admits(stripe));
+            assert!(own.is_none_or(|own| own.point < named.point));
+            for other in [&snapshot, &elsewhere] {
+                assert_eq!(relation(&named, other), Relation::Apart);
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_is_known_with_the_most_devices_that_it_had_until_its_fast_legs_are_forgotten() {
+        let (session, boot) = (Uuid([9; 16]), Uuid([0xb0; 16]));
+        let machine = |id, devices| Some(Machine { id, devices });
+        let take = |header: &Header, fast, machine| {
+            let opened = header.opened(session, boot);
+            opened.taking(Uuid([fast; 16]), session, machine)
+        };
+        let four = take(&header(), 7, machine(1, 4));
+        assert_eq!(take(&four, 8, machine(1, 2)).machine, machine(1, 4));
+        assert_eq!(take(&four, 8, machine(1, 5)).machine, machine(1, 5));
+        assert_eq!(take(&four, 8, machine(2, 2)).machine, machine(2, 2));
+        assert_eq!(take(&four, 8, None).machine, None);
+        assert_eq!(four.forgetting(session, boot).machine, None);
     }
 }

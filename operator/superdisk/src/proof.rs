@@ -5,9 +5,10 @@
 //! again right before the act; a proof that is not the same then stops it.
 
 use crate::{
-    inventory::{Content, Data, Disk, Identity, Inventory},
-    lineage::State,
+    inventory::{Content, Data, Disk, Fast, Identity, Inventory},
+    lineage::{self, Header, Relation, State},
     model::{Device, Node, Seen},
+    plan::{Verdict, verdict},
     spec::{STRIPE_PREFIX, Spec},
     superblock::{Role, Superblock, Uuid},
 };
@@ -185,13 +186,17 @@ impl Idle {
     }
 }
 
-/// A durable leg whose owner has decided that the fast leg's data counts, where that is whole.
+/// A durable leg whose owner has decided that the fast leg's data counts, and that fast leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overruled(Identity);
+pub struct Overruled {
+    durable: Identity,
+    fast: Uuid,
+}
 
 impl Overruled {
-    /// Both legs are this volume's and of one mirror, and the fast leg is not itself half a copy. That its
-    /// owner has decided so is for [`crate::resolve`] to know.
+    /// Both legs are this volume's and of one mirror, the fast leg is not itself half a copy, and the owner was asked about
+    /// this one: it alone is ahead, or the durable leg was being filled from it. That its owner has decided so is for
+    /// [`crate::resolve`] to know.
     #[must_use]
     pub fn prove(spec: &Spec, inventory: &Inventory) -> Option<Self> {
         let (Seen::Present(content), Seen::Present(fast)) =
@@ -204,20 +209,59 @@ impl Overruled {
         else {
             return None;
         };
-        let ours = match &fast.inside.lineage {
-            Seen::Present(header) => header.volume == spec.volume && header.fast == fast.stripe,
+        let Seen::Present(header) = &fast.inside.lineage else {
             // The volume's name is on the stripe, or it would not have been read.
-            Seen::Absent | Seen::Unknown(_) => false,
+            return None;
         };
+        let ours = header.volume == spec.volume && header.fast == fast.stripe;
         let whole = inside.recovery_offset.is_none() && inside.role() == Role::Slot(1);
         let same = own.array == inside.array && own.size == inside.size;
-        (ours && whole && same).then(|| inventory.durable.identity.clone().map(Self))?
+        let is_durable_whole = own.recovery_offset.is_none() && own.role() == Role::Slot(0);
+        let asked_about = if is_durable_whole {
+            is_only_one_ahead(spec, inventory, content, fast)
+        } else {
+            matches!(&content.lineage, Seen::Present(durable) if names(durable, header))
+        };
+        let identity = inventory.durable.identity.clone()?;
+        (ours && whole && same && asked_about).then_some(Self {
+            durable: identity,
+            fast: fast.stripe,
+        })
     }
 
     #[must_use]
     pub fn device(&self) -> &Identity {
-        &self.0
+        &self.durable
     }
+}
+
+/// Whether a durable leg says that it belongs to the fast leg with this header: before it is filled from one, it does.
+#[must_use]
+pub fn names(durable: &Header, fast: &Header) -> bool {
+    let is_related = match lineage::relation(durable, fast) {
+        Relation::Same | Relation::Parent => true,
+        Relation::FastIsNewer | Relation::Apart => false,
+    };
+    durable.fast == fast.fast && is_related
+}
+
+/// Whether this fast leg took writes without the durable leg, and no other one in sight did, or may have.
+fn is_only_one_ahead(spec: &Spec, inventory: &Inventory, durable: &Content, fast: &Fast) -> bool {
+    let is_ahead = |stripe: Uuid, inside: &Content| {
+        let verdict = verdict(&spec.volume, durable, stripe, inside);
+        matches!(verdict, Verdict::Ahead(_))
+    };
+    let is_admitted =
+        |stripe: Uuid| matches!(&durable.lineage, Seen::Present(header) if header.fast == stripe);
+    let mut others = inventory
+        .legs
+        .iter()
+        .filter(|leg| leg.stripe != fast.stripe);
+    let any = others.any(|leg| match &leg.inside {
+        Seen::Present(inside) => is_ahead(leg.stripe, inside),
+        Seen::Absent | Seen::Unknown(_) => is_admitted(leg.stripe),
+    });
+    is_ahead(fast.stripe, &fast.inside) && !any
 }
 
 /// The device, if it is a block device that can be written to.

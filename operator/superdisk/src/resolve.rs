@@ -3,9 +3,13 @@
 //!
 //! ```text
 //!   keep durable   forget what the local devices hold: the next assemble copies the durable leg to them
-//!   keep fast      start the stripe ─▶ start the mirror from it alone ─▶ give the durable leg what it missed
-//!                  ─▶ wait ─▶ write its header ─▶ stop both: the next assemble starts from the durable leg
+//!   keep fast      start the stripe ─▶ start the mirror from it alone ─▶ name it in the durable leg's header
+//!                  ─▶ give the durable leg what it missed ─▶ wait ─▶ write its header ─▶ stop both: the next assemble
+//!                  starts from the durable leg
 //! ```
+//!
+//! Interrupted, only that very fast leg may be gone on with: another one of the volume, on the node before or beside it,
+//! would be copied over what is half there.
 
 use std::path::Path;
 
@@ -20,7 +24,7 @@ use crate::{
     md::{Array, SyncAction},
     model::{Code, Refusal, Seen},
     plan::{adoption, beyond, free_name, is_alone, is_local, plan},
-    proof::{Idle, Overruled},
+    proof::{Idle, Overruled, names},
     spec::Spec,
     superblock::SECTOR,
 };
@@ -92,23 +96,13 @@ fn keep_durable(spec: &Spec, inventory: &Inventory) -> Result<ResolveStep, Refus
             Header::first(spec.volume.clone(), inventory.random, inventory.boot)
         }
     };
-    let (Some(identity), Seen::Present(superblock)) =
-        (&inventory.durable.identity, &content.superblock)
-    else {
-        return Ok(ResolveStep::Done);
-    };
     // Beyond any leg in sight: one that went on while the durable leg was put back has a later generation.
     let header = Header {
         state: State::Clean,
         ..beyond(inventory, &header, 0)
     };
-    let region = lineage::region_at(superblock);
-    let write = region.map(|region| Action::WriteLineage {
-        leg: Leg::Durable(identity.clone()),
-        region,
-        header,
-    });
-    Ok(ResolveStep::Do(write.into_iter().collect()))
+    let write = write(inventory, header);
+    Ok(write.map_or(ResolveStep::Done, |write| ResolveStep::Do(vec![write])))
 }
 
 /// What has to be stopped before the next assemble: mirrors before the stripes that they stand on.
@@ -145,22 +139,70 @@ fn keep_fast(spec: &Spec, inventory: &Inventory) -> Result<ResolveStep, Refusal>
     let number = inventory.durable.identity.as_ref().map(|one| one.number);
     let durable = number.and_then(|number| mirror.member(number));
     match durable {
-        Some(member) if member.is_whole() => Ok(finish(inventory, mirror, stripe)),
+        Some(member) if member.is_whole() && is_named(inventory) => {
+            Ok(finish(inventory, mirror, stripe))
+        }
+        // It was put together by the host: there is nothing to decide, or this is not the answer.
+        Some(member) if member.is_whole() => {
+            refusal(spec, inventory).map_or(Ok(ResolveStep::Done), Err)
+        }
         Some(member) if member.flags.faulty => Ok(ResolveStep::Do(vec![stop(mirror)])),
         Some(_) => Ok(ResolveStep::Wait(mirror.sync_progress)),
-        None => Ok(ResolveStep::Do(vec![Action::ReAddDurable {
-            array: mirror.name.clone(),
-            durable: overruled(spec, inventory)?,
-        }])),
+        None => {
+            let mut steps = if is_named(inventory) {
+                Vec::new()
+            } else {
+                take_over(inventory, mirror)
+            };
+            steps.push(Action::ReAddDurable {
+                array: mirror.name.clone(),
+                durable: overruled(spec, inventory)?,
+            });
+            Ok(ResolveStep::Do(steps))
+        }
     }
 }
 
 fn overruled(spec: &Spec, inventory: &Inventory) -> Result<Overruled, Refusal> {
     Overruled::prove(spec, inventory).ok_or_else(|| Refusal {
         code: Code::SsdMissing,
-        message: "The local devices do not hold a whole copy of this volume".to_owned(),
-        next_step: "Keep the durable leg, or restore it from a snapshot".to_owned(),
+        message:
+            "The local devices do not hold, whole, the one fast leg that went on without the durable device"
+                .to_owned(),
+        next_step: "Run it where all local devices of that fast leg are; else keep the durable leg, or restore it from a \
+                    snapshot"
+            .to_owned(),
     })
+}
+
+/// Whether the durable leg's header says that it belongs to the fast leg.
+fn is_named(inventory: &Inventory) -> bool {
+    let known = headers(inventory).and_then(|(durable, fast)| durable.zip(fast));
+    known.is_some_and(|(durable, fast)| names(durable, fast))
+}
+
+/// Makes a durable leg this fast leg's that was put back in time, or that does not say what it is. No bitmap knows what
+/// lies between them, so everything is marked to be copied. The header comes after that: once it is written, the marks
+/// are what tells.
+fn take_over(inventory: &Inventory, mirror: &Array) -> Vec<Action> {
+    let Seen::Present(fast) = &inventory.fast else {
+        return Vec::new();
+    };
+    let array = mirror.name.clone();
+    let mut steps = Vec::new();
+    if let Seen::Present(bitmap) = &fast.inside.bitmap
+        && let Some(last) = bitmap.chunks.checked_sub(1)
+    {
+        steps.push(Action::Mark {
+            array: array.clone(),
+            chunks: vec![(0, last)],
+        });
+        steps.push(Action::SettleMarks { array });
+    }
+    if let Some((durable, Some(fast))) = headers(inventory) {
+        steps.extend(write(inventory, fast.for_durable(durable)));
+    }
+    steps
 }
 
 /// Nothing mirrors yet: begin only when there is something to decide.
@@ -209,7 +251,7 @@ fn read_through(inventory: &Inventory, stripe: &Array) -> Option<Action> {
     }
     let end = inside.size * SECTOR;
     let parts = match (&fast.inside.marked, &fast.inside.bitmap) {
-        (Seen::Present(marked), Seen::Present(bitmap)) => {
+        (Seen::Present(marked), Seen::Present(bitmap)) if is_named(inventory) => {
             let of = |&(first, last): &(u64, u64)| {
                 let size = bitmap.chunk_bytes;
                 ((first * size).min(end), ((last + 1) * size).min(end))
@@ -251,24 +293,40 @@ fn finish(inventory: &Inventory, mirror: &Array, stripe: &Array) -> ResolveStep 
 
 /// The fast leg's header, one beat on: the durable leg holds what the fast leg holds.
 fn header(inventory: &Inventory) -> Option<Action> {
+    let (durable, fast) = headers(inventory)?;
+    let newest = durable
+        .into_iter()
+        .chain(fast)
+        .max_by_key(|one| one.point)?;
+    write(inventory, newest.next_in(State::Clean))
+}
+
+/// What both legs say of their history.
+fn headers(inventory: &Inventory) -> Option<(Option<&Header>, Option<&Header>)> {
     let (Seen::Present(content), Seen::Present(fast)) =
         (&inventory.durable.content, &inventory.fast)
     else {
         return None;
     };
-    let header = |seen: &Seen<Header>| match seen {
-        Seen::Present(header) => Some(header.clone()),
+    let [durable, fast] = [&content.lineage, &fast.inside.lineage].map(|seen| match seen {
+        Seen::Present(header) => Some(header),
         Seen::Absent | Seen::Unknown(_) => None,
+    });
+    Some((durable, fast))
+}
+
+/// Writes a header to the durable leg.
+fn write(inventory: &Inventory, header: Header) -> Option<Action> {
+    let Seen::Present(content) = &inventory.durable.content else {
+        return None;
     };
-    let (own, other) = (header(&content.lineage), header(&fast.inside.lineage));
-    let newest = own.into_iter().chain(other).max_by_key(|one| one.point)?;
     let Seen::Present(superblock) = &content.superblock else {
         return None;
     };
     Some(Action::WriteLineage {
         leg: Leg::Durable(inventory.durable.identity.clone()?),
         region: lineage::region_at(superblock)?,
-        header: newest.next_in(State::Clean),
+        header,
     })
 }
 

@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use superdisk::{
-    lineage::{self, Header, Slots, State},
+    lineage::{self, Header, Machine, Slots, State},
     spec::{FilesystemKind, VolumeUid},
     superblock::{self, Role, Signature, Uuid},
 };
@@ -136,13 +136,15 @@ fn header() -> impl Strategy<Value = Header> {
     ];
     let name = "[a-z0-9._-]{1,64}";
     let snapshot = proptest::option::of(name);
-    (name, state, point, any::<[u8; 16]>(), snapshot).prop_map(
-        |(volume, state, point, fast, snapshot)| {
+    let machine = proptest::option::of((1..u64::MAX, any::<u32>()));
+    (name, state, point, any::<[u8; 16]>(), snapshot, machine).prop_map(
+        |(volume, state, point, fast, snapshot, machine)| {
             let volume: VolumeUid = volume.parse().unwrap();
             let mut header = Header::first(volume, Uuid(point.2), Uuid(fast));
             (header.state, header.fast) = (state, Uuid(fast));
             (header.point.generation, header.point.beat) = (point.0, point.1);
             header.snapshot = snapshot.map(|id| id.parse().unwrap());
+            header.machine = machine.map(|(id, devices)| Machine { id, devices });
             header
         },
     )

@@ -34,9 +34,12 @@ pub(super) fn still_holds(
             holds(name != Some(member), "it would take out the durable leg")?;
             stands(now, array)
         }
-        Action::Mark { array, chunks: _ }
-        | Action::SettleMarks { array }
-        | Action::ReAdd { array, member: _ }
+        Action::Mark { array, chunks: _ } | Action::SettleMarks { array } => {
+            // Or it stands on the fast leg, whose data counts, and the durable leg is about to be given all of it.
+            let overruled = Overruled::prove(spec, now);
+            overruled.map_or_else(|| stands(now, array), |_| Ok(()))
+        }
+        Action::ReAdd { array, member: _ }
         | Action::Add { array, member: _ }
         | Action::WriteMostly { array, .. }
         | Action::AddBitmap { array }

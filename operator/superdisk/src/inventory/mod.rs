@@ -15,7 +15,7 @@ pub use patience::silent;
 pub(crate) use {disks::read_direct, patience::read_within};
 
 use crate::{
-    lineage::{Header, Point},
+    lineage::{Header, Machine, Point},
     md::Array,
     model::{DeviceNumber, Kernel, Node, Seen},
     superblock::{Bitmap, Filesystem, Signature, Superblock, Uuid},
@@ -27,6 +27,8 @@ pub struct Inventory {
     /// The running kernel.
     pub kernel: Kernel,
     pub boot: Uuid,
+    /// What tells this machine from others; `None` where its firmware does not say.
+    pub machine: Option<u64>,
     /// Random, drawn for this inventory, so that plans need no randomness of their own.
     pub random: Uuid,
     /// The durable leg's device.
@@ -195,6 +197,16 @@ impl Inventory {
     #[must_use]
     pub fn chosen(&self, count: usize) -> Vec<&Disk> {
         chosen(&self.local, count)
+    }
+
+    /// This machine with the local devices that are in sight, whatever they hold.
+    #[must_use]
+    pub fn here(&self) -> Option<Machine> {
+        let there = self.local.iter().filter(|disk| disk.identity.is_some());
+        Some(Machine {
+            id: self.machine?,
+            devices: u32::try_from(there.count()).ok()?,
+        })
     }
 
     /// The array that has this device as a member, running or not.

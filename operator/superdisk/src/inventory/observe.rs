@@ -15,7 +15,7 @@ use super::{
 use crate::{
     md::read::{Unread, arrays, device_number},
     model::{Candidate, Device, Node, Request, Seen},
-    spec::{STRIPE_PREFIX, Spec},
+    spec::{STRIPE_PREFIX, Spec, fnv1a},
     superblock::{self, Role, Superblock, Uuid},
     sysfs::{self, read, under},
 };
@@ -74,6 +74,7 @@ pub fn observe(
     Ok(Inventory {
         kernel: survey.kernel,
         boot: look.uuid("proc/sys/kernel/random/boot_id")?,
+        machine: look.machine(),
         random: look.uuid("proc/sys/kernel/random/uuid")?,
         durable,
         local,
@@ -106,6 +107,14 @@ impl Look<'_> {
             parse_uuid(&text).ok_or_else(|| io::Error::other(format!("{text} is no UUID")))
         });
         text.map_err(|source| ObserveError::Read { path, source })
+    }
+
+    /// What tells this machine from others. Some firmware has one UUID for all machines: of zeros, or of ones.
+    fn machine(&self) -> Option<u64> {
+        let text = read(&self.root.join("sys/class/dmi/id/product_uuid")).ok()?;
+        let uuid = parse_uuid(&text)?;
+        let is_own = [0, 0xff].iter().all(|byte| uuid.0 != [*byte; 16]);
+        is_own.then(|| fnv1a(&uuid.0))
     }
 
     fn disk(&self, candidate: Candidate, gaps: Gaps) -> Disk {

@@ -1,17 +1,17 @@
-//! What later releases have added to a header: which snapshot it was written for, and which stripes its volume has
-//! replaced. Pure.
+//! What later releases have added to a header: which snapshot it was written for, which stripes its volume has replaced, and
+//! on which machine its fast leg is. Pure.
 //!
 //! It lies behind the header's own sum, where earlier releases look at nothing and leave zeros: they read the header as
 //! one without them. Each addition has a sum of its own, over everything before it, and all share the first 512 bytes
 //! with the header, so that no torn write leaves one without the other.
 //!
 //! ```text
-//!   0        208   212        256            320   324   328                 456   460
-//!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ 0   │ replaced stripes  │ sum │ nothing …
+//!   0        208   212        256            320   324   328                 456   460   464       476   480
+//!   │ header │ sum │ nothing  │ snapshot ID  │ sum │ 0   │ replaced stripes  │ sum │ 0   │ machine │ sum │ nothing …
 //! ```
 
 use super::slots::crc32;
-use super::{Header, SnapshotId};
+use super::{Header, Machine, SnapshotId};
 use crate::superblock::Uuid;
 
 const ID: usize = 256;
@@ -19,14 +19,29 @@ const ID_SUM: usize = ID + SnapshotId::MAX;
 const REPLACED: usize = ID_SUM + 8;
 const UUID_BYTES: usize = 16;
 const REPLACED_SUM: usize = REPLACED + Header::MAX_REPLACED * UUID_BYTES;
+const MACHINE: usize = REPLACED_SUM + 8;
+const MACHINE_SUM: usize = MACHINE + 12;
 const SUM_BYTES: usize = 4;
+
+/// What was added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extension {
+    pub(super) snapshot: Option<SnapshotId>,
+    pub(super) replaced: Vec<Uuid>,
+    pub(super) machine: Option<Machine>,
+}
 
 /// A slot whose extension is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 /// Adds it to a slot that ends behind the header's sum.
-pub(super) fn append(slot: &mut Vec<u8>, snapshot: Option<&SnapshotId>, replaced: &[Uuid]) {
+pub(super) fn append(
+    slot: &mut Vec<u8>,
+    snapshot: Option<&SnapshotId>,
+    replaced: &[Uuid],
+    machine: Option<Machine>,
+) {
     if let Some(id) = snapshot {
         slot.resize(ID, 0);
         slot.extend(id.as_str().as_bytes());
@@ -44,16 +59,34 @@ pub(super) fn append(slot: &mut Vec<u8>, snapshot: Option<&SnapshotId>, replaced
         slot.resize(REPLACED_SUM, 0);
         slot.extend(crc32(slot).to_le_bytes());
     }
+    if let Some(Machine { id, devices }) = machine {
+        slot.resize(MACHINE, 0);
+        slot.extend(id.to_le_bytes());
+        slot.extend(devices.to_le_bytes());
+        slot.extend(crc32(slot).to_le_bytes());
+    }
 }
 
 /// Reads it from a slot whose header is good.
-pub(super) fn read(slot: &[u8]) -> Result<(Option<SnapshotId>, Vec<Uuid>), Damaged> {
+pub(super) fn read(slot: &[u8]) -> Result<Extension, Damaged> {
     let id = addition(slot, ID, ID_SUM)?.map(snapshot).transpose()?;
     let replaced = addition(slot, REPLACED, REPLACED_SUM)?.unwrap_or_default();
     let uuids = replaced
         .chunks_exact(UUID_BYTES)
         .filter_map(|bytes| Some(Uuid(bytes.try_into().ok()?)));
-    Ok((id, uuids.filter(|uuid| *uuid != Uuid::default()).collect()))
+    Ok(Extension {
+        snapshot: id,
+        replaced: uuids.filter(|uuid| *uuid != Uuid::default()).collect(),
+        machine: addition(slot, MACHINE, MACHINE_SUM)?.and_then(machine),
+    })
+}
+
+fn machine(bytes: &[u8]) -> Option<Machine> {
+    let (id, devices) = bytes.split_first_chunk()?;
+    Some(Machine {
+        id: u64::from_le_bytes(*id),
+        devices: u32::from_le_bytes(devices.try_into().ok()?),
+    })
 }
 
 /// The bytes of one addition, if there is one.
@@ -140,7 +173,7 @@ mod tests {
             assert_eq!(read(&bytes), Slots::Damaged, "byte {byte}");
         }
         // A disk writes 512 bytes at once or not at all.
-        const { assert!(REPLACED_SUM + SUM_BYTES <= 512) };
+        const { assert!(MACHINE_SUM + SUM_BYTES <= 512) };
     }
 
     fn replacing(count: u8) -> Header {
@@ -206,6 +239,44 @@ mod tests {
             let mut bytes = region(&header);
             bytes[at + byte] ^= 1;
             assert_eq!(read(&bytes), Slots::Damaged, "byte {byte}");
+        }
+    }
+
+    /// With all that can be added, and with the machine alone.
+    fn on_a_machine() -> [Header; 2] {
+        [replacing(8).marked(id("nightly")), header()].map(|header| Header {
+            machine: Some(Machine {
+                id: 0x0123_4567_89ab_cdef,
+                devices: 4,
+            }),
+            ..header
+        })
+    }
+
+    #[test]
+    fn a_machine_is_read_as_it_was_written_and_an_earlier_release_reads_the_same_without_it() {
+        for header in on_a_machine() {
+            let mut bytes = region(&header);
+            assert_eq!(read(&bytes), Slots::Header(header.clone()));
+            let at = header.slot() * SLOT_BYTES;
+            bytes[at + MACHINE..at + SLOT_BYTES].fill(0);
+            let seen = Header {
+                machine: None,
+                ..header
+            };
+            assert_eq!(read(&bytes), Slots::Header(seen));
+        }
+    }
+
+    #[test]
+    fn a_damaged_machine_makes_the_header_none() {
+        for header in on_a_machine() {
+            let at = header.slot() * SLOT_BYTES;
+            for byte in [MACHINE, MACHINE + 8, MACHINE_SUM - 1, MACHINE_SUM] {
+                let mut bytes = region(&header);
+                bytes[at + byte] ^= 1;
+                assert_eq!(read(&bytes), Slots::Damaged, "byte {byte}");
+            }
         }
     }
 

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Header, Point, State, extension};
+use super::{
+    Header, Point, State,
+    extension::{self, Extension},
+};
 use crate::{
     spec::VolumeUid,
     superblock::{SECTOR, Superblock, Uuid},
@@ -31,6 +34,7 @@ impl Header {
             boot,
             snapshot,
             replaced,
+            machine,
         } = self;
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend(MAGIC);
@@ -48,7 +52,7 @@ impl Header {
         bytes.extend(name);
         bytes.resize(BODY, 0);
         bytes.extend(crc32(&bytes).to_le_bytes());
-        extension::append(&mut bytes, snapshot.as_ref(), replaced);
+        extension::append(&mut bytes, snapshot.as_ref(), replaced, *machine);
         bytes.resize(SLOT_BYTES, 0);
         bytes
     }
@@ -137,7 +141,11 @@ fn decode(slot: &[u8]) -> Option<Header> {
     let name = body.get(120..120 + VolumeUid::MAX)?;
     let end = name.iter().position(|byte| *byte == 0);
     let name = std::str::from_utf8(&name[..end.unwrap_or(name.len())]).ok()?;
-    let (snapshot, replaced) = extension::read(slot).ok()?;
+    let Extension {
+        snapshot,
+        replaced,
+        machine,
+    } = extension::read(slot).ok()?;
     Some(Header {
         volume: name.parse().ok()?,
         state,
@@ -147,6 +155,7 @@ fn decode(slot: &[u8]) -> Option<Header> {
         boot: uuid(104)?,
         snapshot,
         replaced,
+        machine,
     })
 }
 

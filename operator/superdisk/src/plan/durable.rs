@@ -78,12 +78,16 @@ pub(super) fn classify<'a>(spec: &Spec, inventory: &'a Inventory) -> Result<Dura
 }
 
 /// Whether its owner says that it is a copy of what its header says: of that volume, and of that moment where it is
-/// named.
+/// named. A consent to any moment stays with the claim for ever: once the volume has been in use it would let the other
+/// volume's own disk in.
 fn is_consented(spec: &Spec, header: &Header) -> bool {
     spec.copy_of.as_ref().is_some_and(|copy| {
         let CopyOf { volume, generation } = copy;
-        *volume == header.volume
-            && generation.is_none_or(|generation| generation == header.point.generation)
+        let is_of_that_moment = match generation {
+            Some(generation) => *generation == header.point.generation,
+            None => !spec.policy.used_before,
+        };
+        *volume == header.volume && is_of_that_moment
     })
 }
 

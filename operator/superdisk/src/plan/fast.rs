@@ -62,7 +62,10 @@ pub(super) fn member<'a>(
         return Ok(Leg::Failed(member));
     }
     match stripe_of(inventory, member) {
-        Some(stripe) if is_local(spec, inventory, stripe) => Ok(Leg::In(member, stripe)),
+        // Of one that has lost all its devices, nothing tells which they were; but it is in our mirror.
+        Some(stripe) if is_local(spec, inventory, stripe) || has_lost_all_devices(stripe) => {
+            Ok(Leg::In(member, stripe))
+        }
         Some(_) | None => Err(refusals::unknown_member(mirror, &member.name)),
     }
 }
@@ -96,8 +99,15 @@ pub(super) fn put_out(
 
 /// A stripe notices only at the next read or write that a device is gone, or was, and another is in its place.
 fn has_lost_a_device(stripe: &Array) -> bool {
-    let gone = |member: &Member| member.number == Seen::Absent;
-    stripe.state == ArrayState::Broken || stripe.members.iter().any(gone)
+    stripe.state == ArrayState::Broken || stripe.members.iter().any(is_gone)
+}
+
+fn has_lost_all_devices(stripe: &Array) -> bool {
+    stripe.level == "raid0" && !stripe.members.is_empty() && stripe.members.iter().all(is_gone)
+}
+
+fn is_gone(member: &Member) -> bool {
+    member.number == Seen::Absent
 }
 
 fn remove(mirror: &Array, member: &Member) -> Action {
@@ -192,7 +202,7 @@ pub(super) fn attach(
     let admitted = if header.admits(fast.stripe) {
         header.clone()
     } else {
-        header.admitting(fast.stripe)
+        header.taking(fast.stripe, inventory.random, inventory.here())
     };
     let admit = (admitted != *header).then(|| ours.write(admitted.clone()));
     if re_add {
@@ -318,7 +328,7 @@ fn keep(
         Seen::Present(known) if known.point.session == header.point.session && known.fast == fast.stripe
     );
     if !header.admits(fast.stripe) {
-        let admitted = header.admitting(fast.stripe);
+        let admitted = header.taking(fast.stripe, inventory.random, inventory.here());
         steps.push(ours.write(admitted.clone()));
         steps.push(write_fast(stripe, fast, region, admitted));
     } else if !current {

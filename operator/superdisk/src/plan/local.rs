@@ -7,7 +7,7 @@ use crate::{
     model::{Node, Refusal, Seen, Use},
     proof,
     spec::{STRIPE_PREFIX, Spec},
-    superblock::Role,
+    superblock::{Role, Superblock},
 };
 
 /// Whether an array is built of our local devices only; one that has lost all of them is not.
@@ -102,19 +102,25 @@ fn whose(spec: &Spec, inventory: &Inventory, disk: &Disk) -> Option<String> {
     if leg.name == own {
         return None;
     }
-    match &leg.inside {
-        Seen::Present(inside) => took_writes_alone(inside).then(|| {
-            "holds the fast leg of another volume, which took writes that its network disk does not have"
-                .to_owned()
-        }),
-        Seen::Absent | Seen::Unknown(_) if is_replaced(inventory, leg) => None,
-        Seen::Absent | Seen::Unknown(_) => Some(format!(
+    let why = match &leg.inside {
+        Seen::Present(inside) => match &inside.superblock {
+            Seen::Present(found) if took_writes_alone(found) => {
+                let what = "holds the fast leg of another volume, which took writes that its network disk does not have";
+                return Some(what.to_owned());
+            }
+            Seen::Present(_) | Seen::Absent => return None,
+            Seen::Unknown(why) => format!("its superblock is damaged: {why}"),
+        },
+        Seen::Absent | Seen::Unknown(_) => {
+            format!("{} of {} devices are there", leg.devices.len(), leg.wanted)
+        }
+    };
+    (!is_replaced(inventory, leg)).then(|| {
+        format!(
             "holds a part of the fast leg of another volume, of which it cannot be said whether its network disk \
-             has it all ({} of {} devices are there)",
-            leg.devices.len(),
-            leg.wanted
-        )),
-    }
+             has it all ({why})"
+        )
+    })
 }
 
 /// Whether a volume lists this stripe as replaced, in the header on its present fast leg: the rest of the stripe is gone,
@@ -148,14 +154,9 @@ fn not_a_fast_leg(content: &Content) -> Option<String> {
 }
 
 /// Whether a fast leg says of itself that its mirror went on without a durable leg.
-fn took_writes_alone(inside: &Content) -> bool {
-    match &inside.superblock {
-        Seen::Present(found) => {
-            let whole = found.recovery_offset.is_none() && found.role() == Role::Slot(1);
-            whole && !found.roles.contains(&Role::Slot(0))
-        }
-        Seen::Absent | Seen::Unknown(_) => false,
-    }
+fn took_writes_alone(inside: &Superblock) -> bool {
+    let whole = inside.recovery_offset.is_none() && inside.role() == Role::Slot(1);
+    whole && !inside.roles.contains(&Role::Slot(0))
 }
 
 /// How clouds call network disks that look like local NVMe.

@@ -6,7 +6,7 @@
 //! | Is this the volume's own disk? | [`super::durable::classify`] | `E_PD_NOT_OURS` |
 //! | Is it the disk itself, and not a clone beside it? | [`twins::is_the_one`] | `E_DUPLICATE_UUID` |
 //! | Has the host written to it? | [`is_untouched`] | `E_PD_OVERWRITTEN` |
-//! | May a fast leg be ahead? | [`is_not_ahead`] | `E_SSD_AHEAD` |
+//! | May a fast leg be ahead, or one that is late? | [`is_not_ahead`] | `E_SSD_AHEAD` |
 //! | Is another node on it? | [`is_alone`] | `E_PD_IN_USE`, `E_PD_HEADER_LOST` |
 //! | Whose is a local device? | [`local::is_there`] | `E_SSD_BUSY` |
 //! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
@@ -84,20 +84,45 @@ pub(super) fn is_not_ahead(
         let Seen::Present(inside) = &leg.inside else {
             continue;
         };
-        judged.push(leg.stripe);
+        // What a damaged superblock said, nothing tells.
+        if !matches!(inside.superblock, Seen::Unknown(_)) {
+            judged.push(leg.stripe);
+        }
         match verdict(volume, ours.content, leg.stripe, inside) {
             Verdict::Ahead(how) => return Err(refusals::fast_is_ahead(path, &how)),
             Verdict::ReAdd | Verdict::Full(_) => {}
         }
     }
-    let Some(why) = cannot_be_judged(inventory, ours, &judged) else {
-        return Ok(());
-    };
-    // Without its local devices it would not be started anyway, and they may only be late.
-    match local::is_there(spec, inventory) {
-        Err(refusal) if !is_optional(spec, &refusal) => Err(refusal),
-        Ok(()) | Err(_) => Err(refusals::fast_cannot_be_judged(path, &why)),
+    let is_there = local::is_there(spec, inventory);
+    if let Some(why) = cannot_be_judged(inventory, ours, &judged) {
+        // Without its local devices it would not be started anyway, and they may only be late.
+        return match is_there {
+            Err(refusal) if !is_optional(spec, &refusal) => Err(refusal),
+            Ok(()) | Err(_) => Err(refusals::fast_cannot_be_judged(path, &why)),
+        };
     }
+    // Too few local devices are refused, or put up with, for themselves.
+    match may_be_late(inventory, ours).filter(|_| is_there.is_ok()) {
+        Some(why) => Err(refusals::fast_cannot_be_judged(path, &why)),
+        None => Ok(()),
+    }
+}
+
+/// Why a fast leg of which nothing is in sight may only be late: this machine has fewer local devices than it had with that
+/// leg. On another machine, and where others are in their places, they are gone for good.
+fn may_be_late(inventory: &Inventory, ours: &Ours<'_>) -> Option<String> {
+    let in_use = |header: &&Header| header.state == State::InUse && header.fast != Uuid::default();
+    let header = ours.header.filter(in_use)?;
+    let (had, has) = header.machine.zip(inventory.here())?;
+    let mut legs = inventory.legs.iter();
+    let is_in_sight = legs.any(|leg| leg.stripe == header.fast);
+    let is_late = had.id == has.id && has.devices < had.devices && !is_in_sight;
+    is_late.then(|| {
+        format!(
+            "{} of the {} that this machine had with the fast leg are there, and nothing of that leg is",
+            has.devices, had.devices
+        )
+    })
 }
 
 /// Why it cannot be ruled out that the fast leg of the durable leg's last life is ahead, while some of it, or something
@@ -122,12 +147,18 @@ fn cannot_be_judged(inventory: &Inventory, ours: &Ours<'_>, judged: &[Uuid]) -> 
     });
     if let Some(leg) = leg {
         let (found, wanted) = (leg.devices.len(), leg.wanted);
-        return Some(match &leg.inside {
-            Seen::Unknown(why) if leg.is_whole() => format!("its superblock cannot be read: {why}"),
-            Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => {
-                format!("{found} of its {wanted} devices are there")
-            }
-        });
+        let damage = match &leg.inside {
+            Seen::Present(inside) => match &inside.superblock {
+                Seen::Unknown(why) => Some(format!("its superblock is damaged: {why}")),
+                Seen::Present(_) | Seen::Absent => None,
+            },
+            Seen::Unknown(why) => Some(format!("its superblock cannot be read: {why}")),
+            Seen::Absent => None,
+        };
+        let damage = damage.filter(|_| leg.is_whole());
+        return Some(
+            damage.unwrap_or_else(|| format!("{found} of its {wanted} devices are there")),
+        );
     }
     if admitted.is_some_and(|stripe| is_in(inventory, ours, stripe)) {
         return None;

@@ -98,7 +98,8 @@ pub(super) fn not_in_sync(path: &Path, what: &str) -> Refusal {
     refusal(
         Code::PdNotInSync,
         format!("The durable device {} {what}", path.display()),
-        "If `superdisk resolve --keep fast` was interrupted, run it again; else restore a snapshot",
+        "If `superdisk resolve --keep fast` was interrupted, run it again where the same local devices are; else restore a \
+         snapshot",
     )
 }
 
@@ -201,6 +202,12 @@ pub(super) fn copy_of_another(path: &Path, header: &Header, consent: Option<&Cop
     let snapshot = header.snapshot.as_ref();
     let snapshot = snapshot.map_or_else(String::new, |id| format!(", snapshot {id}"));
     let message = match consent.filter(|consent| consent.volume == *volume) {
+        Some(CopyOf {
+            generation: None, ..
+        }) => format!(
+            "The durable device {path} is the volume {volume}'s, at generation {generation}{snapshot}, or a copy of it. \
+             This volume was in use before, and so only a consent that names the generation counts"
+        ),
         Some(consent) => format!(
             "The durable device {path} is a copy of the volume {volume} at generation {generation}{snapshot}, and the \
              consent is for {consent}"

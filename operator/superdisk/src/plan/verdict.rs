@@ -36,6 +36,7 @@ pub fn verdict(volume: &VolumeUid, durable: &Content, stripe: Uuid, fast: &Conte
         Seen::Present(inside) if inside.array == own.array => inside,
         Seen::Present(_) => return Verdict::Full("it was in another mirror"),
         Seen::Absent => return Verdict::Full("it was in no mirror yet"),
+        // Whether that may be is asked before.
         Seen::Unknown(_) => return Verdict::Full("its superblock cannot be read"),
     };
     let header = match &fast.lineage {

@@ -98,7 +98,8 @@ impl Sb {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let found = superdisk::superblock::parse(bytes).unwrap()?;
+        // A damaged one is none to md.
+        let found = superdisk::superblock::parse(bytes).ok()??;
         Some(Self {
             array: found.array.0[0],
             name: found.name,

@@ -12,4 +12,5 @@ mod lost_header;
 mod node;
 mod properties;
 mod situations;
+mod two_legs;
 mod world;

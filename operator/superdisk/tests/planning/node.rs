@@ -118,6 +118,7 @@ pub(crate) fn tree(world: &World) -> Tree {
     );
     let uuid = |byte: u8| format!("{byte:02x}").repeat(16);
     file("proc/sys/kernel/random/boot_id".into(), uuid(world.boot));
+    file("sys/class/dmi/id/product_uuid".into(), uuid(world.machine));
     file(
         "proc/sys/kernel/random/uuid".into(),
         uuid(world.fresh.wrapping_add(100)),

@@ -243,7 +243,7 @@ fn ahead() -> World {
 }
 
 /// Does what `resolve` does; with the worlds that it leaves when it is killed on the way.
-fn resolve(world: &mut World, keep: Keep) -> Vec<World> {
+pub(crate) fn resolve(world: &mut World, keep: Keep) -> Vec<World> {
     let (spec, mut worlds) = (crate::situations::spec(), Vec::new());
     let mut tried = Tried::default();
     for _ in 0..20 {

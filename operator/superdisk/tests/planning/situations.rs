@@ -14,7 +14,10 @@ use superdisk::{
     spec::{FilesystemKind, Policy, Spec},
 };
 
-use crate::{node::node, world::World};
+use crate::{
+    node::node,
+    world::{MIB, World},
+};
 
 /// Where everything has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,18 @@ pub(crate) fn run(spec: &Spec, world: &mut World) -> Decision {
 
 /// A super-disk that has been in use: blocks 0 to 3 hold 1 to 4.
 pub(crate) fn used() -> World {
+    in_use(World::blank())
+}
+
+/// The same, with two local disks more than it needs.
+pub(crate) fn used_with_spares() -> World {
     let mut world = World::blank();
+    world.plug("nvme2n1", "local-2", 256 * MIB);
+    world.plug("nvme3n1", "local-3", 256 * MIB);
+    in_use(world)
+}
+
+fn in_use(mut world: World) -> World {
     assert_eq!(run(&spec(), &mut world), Decision::Do(Vec::new()));
     world.settle();
     for block in 0..4 {

@@ -81,6 +81,8 @@ pub(crate) struct World {
     pub(crate) release: String,
     pub(crate) personalities: String,
     pub(crate) boot: u8,
+    /// What its firmware calls the machine; 0 for one that has no name of its own.
+    pub(crate) machine: u8,
     /// Counts up with each thing that is to be unlike any other.
     pub(crate) fresh: u8,
     /// Holders that are no arrays, by disk.
@@ -98,6 +100,7 @@ impl World {
             release: "6.1.0-50-amd64".to_owned(),
             personalities: "[raid0] [raid1]".to_owned(),
             boot: 1,
+            machine: 1,
             fresh: 10,
             holders: Vec::new(),
         };
@@ -261,6 +264,15 @@ impl World {
                 }
                 self.arrays.get_mut(&name).unwrap().resync = false;
             }
+            if durable.state == MemberState::Recovering {
+                for block in self.bits(&fast.name).dirty {
+                    let value = self.block(&fast.name, block);
+                    self.write_leg(&durable.name, block, value);
+                }
+                if let Kind::Mirror(own, _) = &mut self.arrays.get_mut(&name).unwrap().kind {
+                    own.as_mut().unwrap().state = MemberState::InSync;
+                }
+            }
             if fast.state == MemberState::Recovering {
                 for block in 0..=u8::MAX {
                     let value = self.block(&durable.name, block);
@@ -280,6 +292,36 @@ impl World {
                 self.put_bits(&leg.name, &bits);
             }
         }
+    }
+
+    /// Local disks drop out under the fast leg that is made of them, and md has noticed.
+    pub(crate) fn pull(&mut self, names: &[&str]) -> Vec<(String, Disk)> {
+        let (name, _, fast) = self.mirror().unwrap();
+        if let Some(fast) = fast {
+            self.set_fast(&name, Some(MemberState::Faulty));
+            self.arrays.get_mut(&fast.name).unwrap().broken = true;
+            self.sync_superblocks(true);
+        }
+        let disk = |name: &&str| ((*name).to_owned(), self.disks.remove(*name).unwrap());
+        names.iter().map(disk).collect()
+    }
+
+    /// Disks are there again, or for the first time.
+    pub(crate) fn put_in(&mut self, disks: Vec<(String, Disk)>) {
+        self.disks.extend(disks);
+    }
+
+    /// The fast leg that is being filled has got past all that was written: md needs no bits for it any more, though it is not
+    /// whole yet.
+    pub(crate) fn fill_in_part(&mut self) {
+        let (name, _, fast) = self.mirror().unwrap();
+        assert_eq!(fast.unwrap().state, MemberState::Recovering);
+        for leg in self.live() {
+            let mut bits = self.bits(&leg.name);
+            bits.dirty.clear();
+            self.put_bits(&leg.name, &bits);
+        }
+        self.arrays.get_mut(&name).unwrap().needed.clear();
     }
 
     fn set_fast(&mut self, mirror: &str, state: Option<MemberState>) {

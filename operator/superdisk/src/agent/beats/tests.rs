@@ -92,6 +92,7 @@ fn inventory(header: Header) -> Inventory {
             raid1: Seen::Absent,
         },
         boot: BOOT,
+        machine: None,
         random: Uuid([9; 16]),
         durable,
         local: Vec::new(),

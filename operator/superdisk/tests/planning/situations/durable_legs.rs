@@ -28,6 +28,11 @@ pub(super) fn durable_legs() -> Vec<Situation> {
         copy_of: Some(format!("pvc-1@{generation}").parse().unwrap()),
         ..other_volume.clone()
     };
+    // A consent that has stayed with a claim since its disk was made, long ago.
+    let standing = |consent: Spec| Spec {
+        policy: used_before.policy,
+        ..consent
+    };
     let blanked = changed(stopped(), |world| {
         world.disk(DURABLE).bytes = crate::bytes::Sparse::default();
     });
@@ -64,7 +69,7 @@ pub(super) fn durable_legs() -> Vec<Situation> {
         one("p0-first-boot", World::blank(), Whole),
         by(
             "p1-blank-but-used-before",
-            used_before,
+            used_before.clone(),
             World::blank(),
             Refused(Code::PdUnexpectedlyBlank),
         ),
@@ -145,6 +150,18 @@ pub(super) fn durable_legs() -> Vec<Situation> {
             copy_at(3),
             stopped(),
             Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-another-volumes-disk-and-a-consent-from-before-this-one-was-in-use",
+            standing(its_copy.clone()),
+            stopped(),
+            Refused(Code::PdNotOurs),
+        ),
+        by(
+            "p4-copy-at-the-generation-that-is-named-though-the-volume-was-in-use",
+            standing(copy_at(2)),
+            stopped(),
+            Whole,
         ),
         by(
             "p4-copy-of-a-snapshot",

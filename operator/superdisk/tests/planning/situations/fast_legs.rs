@@ -3,8 +3,11 @@
 use superdisk::model::Code;
 
 use super::{
-    End, Situation, by, changed, one, with_policy,
-    worlds::{clean, cut, further, lost_durable, others_leg, others_leg_was_replaced, stopped},
+    End, Situation, by, changed, one, used, used_with_spares, with_policy,
+    worlds::{
+        clean, cut, cut_with_spares, damage_superblock, further, lost_durable, others_leg,
+        others_leg_damaged, others_leg_was_replaced, stopped,
+    },
 };
 use crate::world::{DURABLE, MIB, World};
 
@@ -13,6 +16,11 @@ pub(super) fn fast_legs() -> Vec<Situation> {
     let optional = || with_policy(|policy| policy.fast_leg_optional = true);
     let missing = |mut world: World| {
         world.disks.remove("nvme0n1");
+        world
+    };
+    let late = |mut world: World| {
+        world.disks.remove("nvme0n1");
+        world.disks.remove("nvme1n1");
         world
     };
     let replaced = changed(stopped(), |world| {
@@ -104,6 +112,48 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             Whole,
         ),
         one(
+            "m4-late-beside-enough-others-after-a-power-cut",
+            late(cut_with_spares()),
+            Refused(Code::SsdAhead),
+        ),
+        by(
+            "m4-ahead-and-late-beside-enough-others-and-optional",
+            optional(),
+            late(changed(used_with_spares(), |world| {
+                world.lose_durable();
+                world.write(3, 6);
+                world.power_cut();
+            })),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m4-late-beside-enough-others-after-an-end-in-order",
+            late(changed(used_with_spares(), |world| {
+                world.mark_clean();
+                world.stop();
+            })),
+            Whole,
+        ),
+        one(
+            "m4-fewer-devices-on-another-machine",
+            late(changed(cut_with_spares(), |world| world.machine = 2)),
+            Whole,
+        ),
+        one(
+            "m4-late-on-a-machine-that-does-not-say-which-it-is",
+            late(changed(cut_with_spares(), |world| world.machine = 0)),
+            Whole,
+        ),
+        one(
+            "m4-blank-devices-in-place-of-the-fast-legs",
+            changed(cut_with_spares(), |world| {
+                for disk in ["nvme0n1", "nvme1n1"] {
+                    world.disk(disk).bytes = crate::bytes::Sparse::default();
+                }
+            }),
+            Whole,
+        ),
+        one(
             "m5-local-device-that-does-not-answer-after-an-end-in-order",
             changed(clean(), |world| world.disk("nvme0n1").dead = true),
             Without(Code::SsdBusy),
@@ -130,6 +180,23 @@ pub(super) fn fast_legs() -> Vec<Situation> {
             Refused(Code::SsdAhead),
         ),
         one(
+            "m5-ahead-with-a-damaged-superblock",
+            changed(lost_durable(), |world| {
+                damage_superblock(world);
+                world.power_cut();
+            }),
+            Refused(Code::SsdAhead),
+        ),
+        one(
+            "m5-damaged-superblock-after-an-end-in-order",
+            changed(used(), |world| {
+                world.mark_clean();
+                damage_superblock(world);
+                world.power_cut();
+            }),
+            Whole,
+        ),
+        one(
             "m5-unreadable-superblock-after-an-end-in-order",
             changed(clean(), |world| world.disk("nvme0n1").bad = vec![1]),
             Without(Code::SsdBusy),
@@ -143,6 +210,11 @@ pub(super) fn fast_legs() -> Vec<Situation> {
         one(
             "m6-others-fast-leg-is-ahead",
             others_leg(true),
+            Refused(Code::SsdBusy),
+        ),
+        one(
+            "m6-others-fast-leg-with-a-damaged-superblock",
+            others_leg_damaged(),
             Refused(Code::SsdBusy),
         ),
         one(

@@ -71,6 +71,14 @@ pub(super) fn running() -> Vec<Situation> {
         one("r5-stripe-broken", broken, Whole),
         one("r5-local-device-gone", gone, Without(Code::SsdMissing)),
         one(
+            "r5-all-local-devices-gone-before-md-has-noticed",
+            changed(used(), |world| {
+                world.disks.remove("nvme0n1");
+                world.disks.remove("nvme1n1");
+            }),
+            Without(Code::SsdMissing),
+        ),
+        one(
             "r6-recovering",
             changed(used(), |world| fast_state(world, MemberState::Recovering)),
             Whole,

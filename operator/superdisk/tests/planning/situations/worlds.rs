@@ -6,7 +6,7 @@ use superdisk::{
     spec::{Policy, Spec},
 };
 
-use super::{run, spec, used};
+use super::{run, spec, used, used_with_spares};
 use crate::{
     node::node,
     world::{Array, DURABLE, Kind, MIB, Member, MemberState, World},
@@ -20,6 +20,13 @@ pub(super) fn stopped() -> World {
 
 pub(super) fn cut() -> World {
     let mut world = used();
+    world.power_cut();
+    world
+}
+
+/// After a power cut, with two local disks more than are needed.
+pub(super) fn cut_with_spares() -> World {
+    let mut world = used_with_spares();
     world.power_cut();
     world
 }
@@ -148,12 +155,14 @@ pub(super) fn elsewhere(fast_leg: bool) -> World {
         },
         ..spec()
     };
+    world.machine = 2;
     run(&spec, &mut world);
     world.settle();
     world.write(2, 8);
     world.settle();
     world.stop();
     world.boot += 1;
+    world.machine = 1;
     for (name, disk) in own {
         world.disks.insert(name.to_owned(), disk);
     }
@@ -196,6 +205,14 @@ pub(super) fn others_leg(lost: bool) -> World {
         world.lose_durable();
         world.write(3, 6);
     }
+    world.power_cut();
+    without_its_network_disk(world)
+}
+
+/// Another volume's fast leg, of which nothing tells whether it went on without its network disk.
+pub(super) fn others_leg_damaged() -> World {
+    let (_, mut world) = of_another();
+    damage_superblock(&mut world);
     world.power_cut();
     without_its_network_disk(world)
 }
@@ -244,6 +261,15 @@ pub(super) fn change_durable(change: impl FnOnce(&mut crate::bytes::Sb)) -> Worl
     change(&mut sb);
     world.put_sb(DURABLE, &sb);
     world
+}
+
+/// A bit of the superblock inside of the fast leg that runs has changed.
+pub(super) fn damage_superblock(world: &mut World) {
+    let (_, _, fast) = world.mirror().unwrap();
+    let fast = fast.unwrap().name;
+    let mut bytes = world.sb(&fast).unwrap().encode();
+    bytes[201] ^= 1;
+    world.poke(&fast, 4096, &bytes);
 }
 
 pub(super) fn fast_state(world: &mut World, state: MemberState) {

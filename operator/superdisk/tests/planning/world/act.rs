@@ -93,7 +93,12 @@ impl World {
             Action::ReAddDurable { array, durable } => self.rejoin(array, &durable.device().name),
             Action::Mark { array, chunks } => {
                 let blocks = chunks.iter().flat_map(|&(first, last)| first..=last);
-                let blocks = blocks.map(|block| block as u8);
+                let blocks: Vec<u8> = blocks.map(|block| block as u8).collect();
+                for leg in self.live() {
+                    let mut bits = self.bits(&leg.name);
+                    bits.dirty.extend(&blocks);
+                    self.put_bits(&leg.name, &bits);
+                }
                 let array = self.arrays.get_mut(array).unwrap();
                 array.needed.extend(blocks);
                 array.resync = true;
@@ -310,15 +315,11 @@ impl World {
         Ok(())
     }
 
-    /// The durable leg is given what the fast leg's bitmap knows.
+    /// The durable leg is about to be given what the fast leg's bitmap knows.
     fn rejoin(&mut self, array: &str, durable: &str) {
         let (_, _, fast) = self.mirror().unwrap();
         let fast = fast.unwrap().name;
         let bits = self.bits(&fast);
-        for block in &bits.dirty {
-            let value = self.block(&fast, *block);
-            self.write_leg(durable, *block, value);
-        }
         self.put_bits(durable, &bits);
         let (own, other) = (self.sb(durable).unwrap(), self.sb(&fast).unwrap());
         let sb = Sb {
@@ -328,7 +329,7 @@ impl World {
         self.put_sb(durable, &sb);
         let leg = Member {
             name: durable.to_owned(),
-            state: MemberState::InSync,
+            state: MemberState::Recovering,
             write_mostly: true,
         };
         if let Kind::Mirror(own, _) = &mut self.arrays.get_mut(array).unwrap().kind {
