@@ -189,7 +189,9 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     while !patrol.is_finished() && Instant::now() < deadline {
         let _ = Stop::default().pause(Duration::from_millis(20));
     }
-    workers.end(deadline);
+    for outcome in workers.end(deadline) {
+        agent.learn(outcome, now());
+    }
     let host = AgentHost::new(&disk, &agent, deadline);
     told(|| teardown(&options.spec.mount, &host))?;
     agent.is_down();
@@ -270,7 +272,8 @@ fn maintain(
             .as_ref()
             .is_some_and(|known| same_arrays(known, &facts));
         known = Some(facts);
-        if same && watch.sleep(ROUND).map_err(AgentError::Wait)? == Woken::Stop {
+        let rest = workers.rest(ROUND);
+        if same && watch.sleep(rest).map_err(AgentError::Wait)? == Woken::Stop {
             return Ok(());
         }
     }

@@ -230,7 +230,8 @@ impl SuperDisk {
         begun: &dyn Fn(),
     ) -> Result<Up, DiskError> {
         let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
-        let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
+        let executor = Executor::new(&self.spec, &self.root, &Devices, None);
+        let mut executor = executor.beside(&self.beats);
         let mut log = |line: &str| say(line);
         let (spec, root) = (&self.spec, &self.root);
         let watched = assemble::watch(spec, root, &Devices, &mut executor, &mut log);
@@ -238,7 +239,7 @@ impl SuperDisk {
             watched: watched.map_err(failed)?.watched,
             ..tried
         };
-        // Others' runs may take long: beats go on meanwhile.
+        // Others' runs may take long: a snapshot may be begun meanwhile.
         let _lock = Lock::take(&self.state_dir).map_err(failed)?;
         let _planning = self.beats.planning();
         begun();
@@ -284,7 +285,7 @@ fn named(step: &Step, name: Option<String>) -> Result<String, DiskError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use tempfile::TempDir;
@@ -298,7 +299,7 @@ mod tests {
     };
 
     /// A folder that takes what is written to the mirror.
-    pub(super) fn node() -> (TempDir, SuperDisk) {
+    pub(in crate::agent) fn node() -> (TempDir, SuperDisk) {
         let root = TempDir::new().unwrap();
         let md = root.path().join("sys/block/md101/md");
         for folder in ["dev-sdb", "dev-md100", "bitmap"] {

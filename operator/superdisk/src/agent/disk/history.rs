@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::atomic::Ordering};
 
-use super::{DiskError, SuperDisk};
+use super::{DiskError, SuperDisk, look::is_mounted};
 use crate::{
     agent::beats::{BeatError, Headers},
     heal::facts::Facts,
@@ -57,13 +57,18 @@ impl SuperDisk {
         }
     }
 
-    /// Writes the next header to the legs, and answers which slots do not take theirs; `None` when a plan was under way,
-    /// which writes headers itself.
+    /// Writes the next header to the legs, or to the durable leg alone while a plan is carried out, and answers which
+    /// slots do not take theirs. `None` where only the plan may write: nothing is mounted, or the header is not known yet.
     pub fn beat(&self, facts: &Facts) -> Result<Option<BrokenSlots>, DiskError> {
-        let Some(_beats) = self.beats.unless_planning() else {
+        if let Some(_beats) = self.beats.unless_planning() {
+            return self.write_next(facts).map(Some);
+        }
+        // Only what is mounted stays assembled to the end of the plan.
+        if !is_mounted(facts) {
             return Ok(None);
-        };
-        self.write_next(facts).map(Some)
+        }
+        let written = self.beats.write_beside_plan(&self.root);
+        written.map_err(|error| DiskError::new("write the lineage", error))
     }
 
     fn write_next(&self, facts: &Facts) -> Result<BrokenSlots, DiskError> {
