@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e_disk::{
     MIB, PAGE, Rack,
-    superdisk::{REBUILD, Superdisk, answers, mirror},
+    superdisk::{POD, REBUILD, Superdisk, answers, arrays, mirror},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -156,4 +156,43 @@ fn who_looks_at_a_network_disk_that_does_not_answer_gets_an_answer() -> Result<(
     vm.until("! pidof superdisk >/dev/null", 60 * SECOND)?;
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
+}
+
+/// The folder that the kubelet has as long as there is the pod.
+fn pod_folder() -> String {
+    format!("/var/lib/kubelet/pods/{POD}")
+}
+
+#[test]
+fn reap_ends_what_assemble_has_left_of_a_pod_that_is_gone_before_its_agent_ran() -> Result<()> {
+    let mut rack = Rack::new("ends-early")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    let folder = pod_folder();
+    let of_pod = format!("--pod {POD}");
+    // A first boot, one step further a time, each of which is ended.
+    for step in 1.. {
+        vm.run(&format!("mkdir -p {folder}"))?;
+        let more = format!("{of_pod} --stop-after {step}");
+        let done = superdisk.ask(&vm, "assemble", &more)?;
+        let running = arrays(&vm)?;
+        vm.run("superdisk reap --once")?;
+        ensure!(arrays(&vm)? == running, "reap ended it beside its pod");
+        vm.run(&format!("rmdir {folder}; superdisk reap --once"))?;
+        ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+        if done.status == 0 {
+            ensure!(step > 3, "a first boot of {step} steps?");
+            break;
+        }
+        ensure!(done.status == 137 && step < 40, "{done}");
+    }
+    superdisk.ask(&vm, "assemble", &of_pod)?.success()?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    vm.run("superdisk reap --once")?;
+    ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    // Whose it is now, nobody has said.
+    vm.run("superdisk reap --once")?;
+    superdisk.has(&vm, &files)
 }

@@ -42,7 +42,7 @@ use self::{
     workers::Workers,
 };
 use crate::{
-    assemble::chain,
+    assemble::{chain, record},
     claim::{Claim, ClaimError, Record, StateFolder},
     heal::{
         Condition, Limits, decide,
@@ -55,7 +55,6 @@ use crate::{
     spec::Spec,
     status::{Paint, Report, draw},
     stop::Stop,
-    sysfs::kernel_node,
     teardown::{TeardownError, teardown},
     told::told,
 };
@@ -107,14 +106,7 @@ impl Options {
     }
 
     fn record(&self) -> Record {
-        Record {
-            volume: self.spec.volume.to_string(),
-            pod: self.pod.clone(),
-            mount: self.spec.mount.clone(),
-            durable: kernel_node(&self.spec.durable).unwrap_or_else(|| self.spec.durable.clone()),
-            local: self.spec.local.clone(),
-            local_count: self.spec.local_count,
-        }
+        record(&self.spec, self.pod.clone())
     }
 }
 

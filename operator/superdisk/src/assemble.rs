@@ -9,11 +9,13 @@ use std::{
 
 use crate::{
     action::{Action, Decision, WaitingOn},
+    claim::Record,
     execute::{ExecuteError, Executor, pause, retry},
     inventory::{self, Blocks, Inventory, ObserveError, Tried},
     model::Refusal,
     plan::plan,
     spec::Spec,
+    sysfs::kernel_node,
 };
 
 /// Rounds of looking and acting before it gives up: a first boot takes eight.
@@ -273,6 +275,19 @@ fn is_mounted(inventory: &Inventory, spec: &Spec) -> bool {
         let mut mounts = inventory.mounts_of(mirror.number);
         mounts.any(|mount| mount.at == spec.mount)
     })
+}
+
+/// What [`crate::reap`] has to know of a super-disk to take it down once its pod is gone.
+#[must_use]
+pub fn record(spec: &Spec, pod: Option<String>) -> Record {
+    Record {
+        volume: spec.volume.to_string(),
+        pod,
+        mount: spec.mount.clone(),
+        durable: kernel_node(&spec.durable).unwrap_or_else(|| spec.durable.clone()),
+        local: spec.local.clone(),
+        local_count: spec.local_count,
+    }
 }
 
 /// An error and everything that caused it, on one line.

@@ -100,17 +100,33 @@ impl StateFolder {
         serde_json::from_str(&text).ok()
     }
 
+    /// Keeps the record of the pod that uses the volume from now on. Where it cannot be written, none stays: an earlier pod's
+    /// would let [`crate::reap`] take the super-disk down as soon as that one is gone.
+    pub fn keep_record(&self, record: &Record) -> Result<(), ClaimError> {
+        if self.load("record").as_ref() == Some(record) {
+            return Ok(());
+        }
+        self.save("record", record).inspect_err(|_| {
+            // The caller says what is wrong with the folder.
+            let _ = self.forget_record();
+        })
+    }
+
     /// Replaces the file as a whole.
     pub fn save<T: Serialize>(&self, kind: &str, value: &T) -> Result<(), ClaimError> {
         let path = self.path(kind);
+        let beside = path.with_extension("new");
         let written = || {
             fs::create_dir_all(&self.folder)?;
             let text = serde_json::to_string(value)?;
-            let beside = path.with_extension("new");
             fs::write(&beside, text)?;
             fs::rename(&beside, &path)
         };
-        written().map_err(|source| ClaimError::Io {
+        let written = written().inspect_err(|_| {
+            // In a full folder, half a file is in the way.
+            let _ = fs::remove_file(&beside);
+        });
+        written.map_err(|source| ClaimError::Io {
             path: path.clone(),
             source,
         })

@@ -82,10 +82,7 @@ impl SuperDisk {
     /// Writes that all is well; what else is written after that begins a new generation.
     pub fn mark_clean(&self, facts: &Facts) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
-        let clean = |header: &Header| Header {
-            state: State::Clean,
-            ..self.next(header)
-        };
+        let clean = |header: &Header| ended(self.next(header));
         let written = self
             .beats
             .write(&self.root, facts, clean, &|| self.headers());
@@ -110,6 +107,15 @@ impl SuperDisk {
         let found = inventory::observe(&self.spec, &self.root, &Devices, &Tried::default());
         Headers::of(&self.spec, &found.map_err(|_| BeatError::Unread)?)
     }
+}
+
+/// The header of an orderly end. One that is being created has no data yet, and the next start has to know that.
+fn ended(header: Header) -> Header {
+    let state = match header.state {
+        State::Creating => State::Creating,
+        State::InUse | State::Clean => State::Clean,
+    };
+    Header { state, ..header }
 }
 
 #[cfg(test)]
