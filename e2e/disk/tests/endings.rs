@@ -196,3 +196,22 @@ fn reap_ends_what_assemble_has_left_of_a_pod_that_is_gone_before_its_agent_ran()
     vm.run("superdisk reap --once")?;
     superdisk.has(&vm, &files)
 }
+
+#[test]
+fn an_agent_that_ends_thaws_what_somebody_else_has_frozen() -> Result<()> {
+    let mut rack = Rack::new("ends-frozen")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    vm.run("/sbin/fsfreeze -f /mnt/data; kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
+    // And so does the command of the same name, without an agent.
+    superdisk.assemble(&vm)?;
+    vm.run("/sbin/fsfreeze -f /mnt/data")?;
+    superdisk.tear_down(&vm)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
