@@ -215,3 +215,49 @@ fn an_agent_that_ends_thaws_what_somebody_else_has_frozen() -> Result<()> {
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }
+
+#[test]
+fn a_network_disk_that_is_given_back_by_hand_counts_as_lost_until_the_pod_ends() -> Result<()> {
+    let mut rack = Rack::new("ends-returned")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    rack.durable().fail(true);
+    vm.run(
+        "(while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done) >/dev/null 2>&1 & \
+         echo $! >/run/writer.pid",
+    )?;
+    let state = "wget -qO - http://127.0.0.1:9950/state";
+    vm.until(
+        &format!("{state} | grep -q '\"is\":\"durable-lost\".*\"frozen\":true'"),
+        60 * SECOND,
+    )?;
+    rack.durable().mend();
+    let name = mirror(&vm)?;
+    // md lets go of it once its last requests have come back.
+    vm.until(&format!("mdadm /dev/{name} --remove /dev/vda"), 30 * SECOND)?;
+    vm.run(&format!(
+        "mdadm /dev/{name} --re-add --write-mostly /dev/vda"
+    ))?;
+    superdisk.in_sync(&vm)?;
+    vm.until(
+        &format!(
+            "{state} | grep -q '\"is\":\"durable-lost\",\"why\":\"returned\",\"frozen\":true'"
+        ),
+        30 * SECOND,
+    )?;
+    vm.run("wget -qO - http://127.0.0.1:9950/metrics | grep -qx 'superdisk_frozen 1'")?;
+    ensure!(vm.ask(&answers("readyz"))?.status != 0, "it is ready");
+    let drawn = superdisk.ask(&vm, "status", "")?.success()?;
+    ensure!(
+        drawn.contains("Writes stay stopped until this pod ends"),
+        "{drawn}"
+    );
+    vm.run("kill -9 $(cat /run/writer.pid); kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     assemble::chain,
-    heal::{Condition, Decision, Step, facts::Facts},
+    heal::{Condition, Decision, DurableLoss, Step, facts::Facts},
     lineage::BrokenSlots,
     log::say,
     model::Refusal,
@@ -211,7 +211,13 @@ impl Workers {
         self.freeze.begin_steps(freeze, facts);
         self.steps.begin_steps(work, facts);
         self.beats = match decision.condition {
-            Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
+            Condition::Healthy
+            | Condition::Rebuilding
+            | Condition::FastLost { .. }
+            | Condition::DurableLost {
+                why: DurableLoss::Returned,
+                ..
+            } => true,
             Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
         };
         let now = Instant::now();

@@ -250,6 +250,24 @@ fn every_way_to_lose_the_durable_leg_freezes_and_does_nothing_else() {
 }
 
 #[test]
+fn a_loss_that_is_over_stays_the_condition_while_the_filesystem_is_frozen() {
+    let frozen = Memory {
+        frozen: true,
+        ..Memory::default()
+    };
+    let condition = Condition::DurableLost {
+        why: DurableLoss::Returned,
+        frozen: true,
+    };
+    // As it is asked for in each round, and nothing else.
+    let facts = with(|facts| mirror(facts).knobs.rotational = true);
+    assert_eq!(remembered(&facts, &frozen), (condition, vec![Step::Freeze]));
+    // What is not mounted hangs nobody.
+    let unmounted = with(|facts| facts.mount = None);
+    assert_eq!(remembered(&unmounted, &frozen).0, Condition::Healthy);
+}
+
+#[test]
 fn a_copy_in_a_direction_we_did_not_choose_is_stopped() {
     let facts = with(|facts| mirror(facts).sync.action = SyncAction::Resync);
     assert_eq!(
