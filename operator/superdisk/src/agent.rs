@@ -338,6 +338,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
         match disk.bring_up().map_err(|error| failed(&error))? {
             Up::Done => {}
             Up::WithoutFastLeg(why) => say(&format!("serving without the fast leg: {why}")),
+            Up::NotGrown(why) => say(&format!("serving at the size that it had: {why}")),
             Up::Refused(refusal) => {
                 say(&refusal.to_string());
                 return Ok(ExitCode::from(3));

@@ -65,8 +65,8 @@ enum Command {
     Identify(IdentifyArgs),
     /// Assemble and mount a super-disk, from any state.
     ///
-    /// Exit status: 0 mounted (without its fast leg if a line on standard error says so), 3 refused (the line on
-    /// standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed. It can be run again at
+    /// Exit status: 0 mounted (without its fast leg, or at its old size, if a line on standard error says so), 3 refused
+    /// (the line on standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed. It can be run again at
     /// any time, also after being killed at any point.
     Assemble(AssembleArgs),
     /// Decide which leg's data to keep, after `assemble` refused with `E_SSD_AHEAD`.
@@ -286,6 +286,10 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
             eprintln!("serving without the fast leg: {}", chain(&error));
             ExitCode::SUCCESS
         }
+        Outcome::NotGrown(why) => {
+            eprintln!("serving at the size that it had: {why}");
+            ExitCode::SUCCESS
+        }
         Outcome::Refused(refusal) => {
             eprintln!("{refusal}");
             ExitCode::from(EXIT_REFUSED)
@@ -319,7 +323,9 @@ fn keep_record(state_dir: &Path, spec: &Spec, pod: Option<&String>) -> io::Resul
 /// Whether there is a filesystem now, with or without its fast leg.
 fn is_mounted(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Done | Outcome::Waiting(_) | Outcome::FastLegFailed(_) => true,
+        Outcome::Done | Outcome::Waiting(_) | Outcome::FastLegFailed(_) | Outcome::NotGrown(_) => {
+            true
+        }
         Outcome::Refused(_) | Outcome::Planned(_) => false,
     }
 }

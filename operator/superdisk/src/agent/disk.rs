@@ -55,6 +55,8 @@ pub enum Up {
     Done,
     /// Mounted, without the fast leg.
     WithoutFastLeg(String),
+    /// As it shall be, but for its size.
+    NotGrown(String),
     /// Nothing was changed.
     Refused(Refusal),
 }
@@ -216,6 +218,9 @@ impl SuperDisk {
     fn fast_leg(&self, step: &Step, tried: Tried, begun: &dyn Fn()) -> Result<(), DiskError> {
         match self.plan(step, tried, begun)? {
             Up::Done => Ok(()),
+            // To be larger is what growing is for, and nothing else that is done about the fast leg.
+            Up::NotGrown(why) if *step == Step::Grow => Err(DiskError::new(step, why)),
+            Up::NotGrown(_) => Ok(()),
             Up::WithoutFastLeg(why) => Err(DiskError::new(step, why)),
             Up::Refused(refusal) => Err(DiskError::new(step, refusal.to_string())),
         }
@@ -252,6 +257,7 @@ impl SuperDisk {
                 Up::WithoutFastLeg(refusal.to_string())
             }
             Outcome::FastLegFailed(error) => Up::WithoutFastLeg(chain(&error)),
+            Outcome::NotGrown(why) => Up::NotGrown(why),
             Outcome::Refused(refusal) => Up::Refused(refusal),
         })
     }

@@ -299,6 +299,10 @@ fn do_job(disk: &SuperDisk, job: Job, begun: &dyn Fn(&Step), tell: &dyn Fn(Outco
                 Ok(Up::WithoutFastLeg(why)) => {
                     (Some(format!("serving without the fast leg: {why}")), None)
                 }
+                Ok(Up::NotGrown(why)) => (
+                    Some(format!("serving at the size that it had: {why}")),
+                    None,
+                ),
                 Ok(Up::Refused(refusal)) => (None, Some(refusal)),
                 Err(error) => (Some(chain(&error)), None),
             };
