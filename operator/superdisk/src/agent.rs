@@ -122,9 +122,6 @@ pub enum AgentError {
         address: SocketAddr,
         source: io::Error,
     },
-    /// The socket for snapshots cannot be made.
-    #[error("failed to listen on {path}")]
-    Socket { path: PathBuf, source: io::Error },
     /// Signals or the poll failed.
     #[error("failed to wait for changes")]
     Wait(#[source] io::Error),
@@ -148,13 +145,13 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     let volume = options.spec.volume.to_string();
     let _claim = Claim::take(&options.state_dir, &volume)?;
     let state = StateFolder::new(&options.state_dir, &volume);
-    state.save("record", &options.record())?;
     let root = PathBuf::from("/");
     let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    agent.keep_record(&options.record());
     let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
     let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
     let snapshots = Snapshots::new(Arc::clone(&disk), Arc::clone(&agent), options.limits());
-    let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots)?;
+    let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots);
     let listen = |source| AgentError::Listen {
         address: options.listen,
         source,
@@ -191,27 +188,32 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         // The reaper finds nothing to do, and forgets it then.
         say(&format!("failed to forget the record: {error}"));
     }
-    // Nobody answers there any more; the next agent makes its own.
-    let _ = std::fs::remove_file(socket);
+    if let Some(socket) = socket {
+        // Nobody answers there any more; the next agent makes its own.
+        let _ = std::fs::remove_file(socket);
+    }
     say("the super-disk is down");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers on the volume's socket; its path.
+/// Answers on the volume's socket; its path. Where that cannot be made, there are no snapshots: the red line needs none.
 fn listen_for_snapshots(
     state_dir: &Path,
     volume: &str,
     snapshots: &Arc<Snapshots>,
-) -> Result<PathBuf, AgentError> {
+) -> Option<PathBuf> {
     let path = socket_path(state_dir, volume);
-    let listener = socket::listen(&path).map_err(|source| AgentError::Socket {
-        path: path.clone(),
-        source,
-    })?;
+    let listening = socket::listen(&path).inspect_err(|error| {
+        let path = path.display();
+        say(&format!(
+            "failed to listen on {path}, so that no snapshot can be begun: {error}"
+        ));
+    });
+    let listener = listening.ok()?;
     let answers = Arc::clone(snapshots);
     // Ends with the process: what it froze is thawed before that, or by the next agent.
     thread::spawn(move || socket::serve(&listener, answers));
-    Ok(path)
+    Some(path)
 }
 
 /// Looks, decides and hands work out, until told to end.
@@ -229,6 +231,9 @@ fn maintain(
     loop {
         for outcome in workers.outcomes() {
             agent.learn(outcome, now());
+        }
+        if agent.lacks_record() {
+            agent.keep_record(&options.record());
         }
         watch.arm(known.as_ref());
         let facts = match disk.look() {
@@ -323,9 +328,9 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     let volume = options.spec.volume.to_string();
     let _claim = Claim::take(&options.state_dir, &volume)?;
     let state = StateFolder::new(&options.state_dir, &volume);
-    state.save("record", &options.record())?;
     let root = PathBuf::from("/");
     let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    agent.keep_record(&options.record());
     let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
     let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
     // What an agent that was killed has frozen is thawed.
