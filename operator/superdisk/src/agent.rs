@@ -298,10 +298,7 @@ fn start_patrol(options: &Options, agent: &Arc<AgentState>, stop: &Stop) -> thre
     thread::spawn(move || {
         while !stop.pause(PATROL_LOOK.min(Duration::from_secs(every.max(1)))) {
             let mut record = agent.patrol();
-            let due = record.position > 0
-                || record
-                    .last_finished
-                    .is_none_or(|last| now() >= last.saturating_add(every));
+            let due = patrol::is_due(&record, every, now());
             let Some(mirror) = agent.healthy_mirror().filter(|_| due) else {
                 continue;
             };

@@ -427,6 +427,35 @@ fn a_slot_that_takes_no_header_is_said_and_nothing_is_done_about_it() {
     assert_eq!(decide(&LIMITS, &healthy(), &memory, NOW + 10).notices, []);
 }
 
+#[test]
+fn a_clock_that_was_a_month_ahead_delays_no_repair_by_more_than_its_pause() {
+    const MONTH: Seconds = 30 * DAY;
+    let ahead = NOW + MONTH;
+    let stalled = with(|facts| {
+        fast(facts).flags.in_sync = false;
+        mirror(facts).sync.action = SyncAction::Idle;
+    });
+    let mut memory = Memory::default();
+    memory.observe(&grown(), ahead);
+    memory.before(&Step::Grow, ahead);
+    memory.before(&Step::RebuildFastLeg, ahead);
+    memory.beat(ahead, BrokenSlots::default());
+    memory.check.last_finished = Some(ahead);
+    // The clock is set right.
+    memory.observe(&grown(), NOW);
+    let at = |facts: &Facts, later| decide(&LIMITS, facts, &memory, NOW + later);
+    let pause = lost(WaitingOn::Pause(NOW + 600));
+    assert_eq!(at(&blank_devices(), 0).condition, pause);
+    assert_eq!(at(&blank_devices(), 600).steps, [Step::RebuildFastLeg]);
+    assert_eq!(at(&grown(), DAY - 1).steps, []);
+    assert_eq!(at(&grown(), DAY).steps, [Step::Grow]);
+    assert_eq!(at(&healthy(), NO_BEAT).notices, [Notice::NoBeat(NO_BEAT)]);
+    assert_eq!(memory.check.last_finished, Some(NOW));
+    memory.observe(&stalled, ahead);
+    memory.observe(&stalled, NOW);
+    assert_eq!(memory.stalled_since, Some(NOW));
+}
+
 /// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.
 fn a_day_of(facts: &Facts) -> Vec<(Seconds, Step)> {
     let mut memory = Memory::default();
