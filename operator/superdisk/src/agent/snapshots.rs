@@ -199,13 +199,12 @@ impl Snapshots {
 
     /// The generation after the snapshot; a beat makes up for it where that fails.
     fn unmark(&self) {
-        let done = match self.facts() {
-            // A header that is on the local disks alone would speak for a durable leg that has it not.
-            Ok(facts) if facts.mirror.is_none() || is_lost(&facts) => Ok(()),
-            Ok(facts) => self.disk.unmark(&facts).map_err(|error| chain(&error)),
-            Err(why) => Err(why),
-        };
-        if let Err(why) = done {
+        let looked = self.facts();
+        let seen = looked.as_ref().ok();
+        // A header that is on the local disks alone would speak for a durable leg that has it not.
+        let reached = seen.filter(|facts| facts.mirror.is_some() && !is_lost(facts));
+        let done = self.disk.unmark(reached).map_err(|error| chain(&error));
+        if let Err(why) = done.and(looked.map(drop)) {
             say(&format!(
                 "the header still names the snapshot, until the next is written: {why}"
             ));

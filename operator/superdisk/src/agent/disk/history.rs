@@ -39,10 +39,11 @@ impl SuperDisk {
         generation.ok_or_else(|| failed("the header could not be read".into()))
     }
 
-    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now.
-    pub fn unmark(&self, facts: &Facts) -> Result<(), DiskError> {
+    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now, or it
+    /// cannot reach the durable leg (no `facts`).
+    pub fn unmark(&self, facts: Option<&Facts>) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
-        let Some(_beats) = self.beats.once_free() else {
+        let Some((_beats, facts)) = self.beats.once_free().zip(facts) else {
             return Ok(());
         };
         self.write_next(facts).map(drop)
@@ -120,7 +121,41 @@ fn ended(header: Header) -> Header {
 
 #[cfg(test)]
 mod tests {
-    use crate::{agent::disk::tests::node, assemble::chain, heal::tests::healthy};
+    use super::{Header, State, ended};
+    use crate::{
+        agent::disk::tests::node, assemble::chain, heal::tests::healthy, superblock::Uuid,
+    };
+
+    fn header() -> Header {
+        Header::first("pvc-1".parse().unwrap(), Uuid([1; 16]), Uuid([2; 16]))
+    }
+
+    #[test]
+    fn a_volume_that_is_being_created_is_not_called_clean_when_it_is_taken_down() {
+        let in_use = header().opened(Uuid([3; 16]), Uuid([2; 16]));
+        let states = [header(), in_use].map(|header| ended(header).state);
+        assert_eq!(states, [State::Creating, State::Clean]);
+    }
+
+    #[test]
+    fn no_header_after_a_snapshot_names_it_also_where_none_can_be_written_now() {
+        let (_root, disk) = node();
+        let marked = header().marked("nightly".parse().unwrap());
+        disk.marked.store(true, super::Ordering::SeqCst);
+        assert_eq!(disk.next(&marked).snapshot, marked.snapshot);
+        disk.unmark(None).unwrap();
+        assert_eq!(disk.next(&marked), marked.unmarked());
+    }
+
+    #[test]
+    fn beside_a_plan_nothing_is_written_that_is_not_mounted_or_not_known() {
+        let (_root, disk) = node();
+        let _planning = disk.beats.planning();
+        assert_eq!(disk.beat(&healthy()).unwrap(), None);
+        let mut unmounted = healthy();
+        unmounted.mount = None;
+        assert_eq!(disk.beat(&unmounted).unwrap(), None);
+    }
 
     #[test]
     fn without_a_header_that_was_read_a_beat_fails() {
