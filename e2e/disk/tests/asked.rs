@@ -10,6 +10,8 @@ use e2e_disk::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Of a local disk, for each operation.
+const SLOW: Duration = Duration::from_millis(400);
 
 /// The network disk fails under writes, and the machine goes down with writes on the fast leg only.
 fn ahead(name: &str) -> Result<(Rack, Superdisk, Files)> {
@@ -211,6 +213,67 @@ fn a_network_disk_that_another_node_uses_is_refused() -> Result<()> {
     );
     second.power_off()?;
     superdisk.has(&first, &files)
+}
+
+/// The longest that a beat of the agent was late, in seconds, is kept in a file.
+const KEEP_OLDEST: &str = "oldest=0; while :; do \
+     last=$(wget -qO - http://127.0.0.1:9950/metrics | awk '/^superdisk_last_beat/ {print $2}'); \
+     age=$(($(date +%s) - ${last:-$(date +%s)})); [ $age -le $oldest ] || oldest=$age; echo $oldest >/run/oldest; sleep 1; \
+     done >/dev/null 2>&1 &";
+
+#[test]
+fn a_network_disk_is_refused_to_another_node_while_its_agent_is_woken_and_while_it_rebuilds()
+-> Result<()> {
+    let mut rack = Rack::new("asked-woken")?;
+    rack.add_local(128 * MIB)?;
+    rack.add_local(128 * MIB)?;
+    let superdisk = Superdisk::default();
+    // Each node has local disks of its own.
+    let has_only = |vm: &Vm, others: &str| {
+        vm.run(&format!(
+            "for n in {others}; do echo 1 >/sys/block/nvme${{n}}n1/device/device/remove; done; by-id"
+        ))
+    };
+    let first = rack.boot()?;
+    has_only(&first, "2 3")?;
+    superdisk.assemble(&first)?;
+    superdisk.in_sync(&first)?;
+    let files = superdisk.write(&first, "file", 4)?;
+    superdisk.start_agent(&first, "")?;
+    first.run("while :; do echo change >/sys/block/vda/uevent; sleep 7; done >/dev/null 2>&1 &")?;
+    first.run(KEEP_OLDEST)?;
+    let second = rack.boot()?;
+    has_only(&second, "0 1")?;
+    let refused = || {
+        let answer = superdisk.ask(&second, "assemble", "")?;
+        ensure!(
+            answer.status == 3 && answer.stderr.starts_with("E_PD_IN_USE"),
+            "{answer}"
+        );
+        anyhow::Ok(())
+    };
+    for _ in 0..3 {
+        refused()?;
+    }
+    first.unplug(&local(1))?;
+    first.run("by-id")?;
+    superdisk.has(&first, &files)?;
+    rack.local(1).replace()?;
+    // What is done about the fast leg takes longer than another node watches.
+    for slot in 0..2 {
+        rack.local(slot).slow_down(SLOW);
+    }
+    first.plug(&local(1))?;
+    first.until("grep -q -- --create /run/agent.log", 120 * SECOND)?;
+    refused()?;
+    for slot in 0..2 {
+        rack.local(slot).slow_down(Duration::ZERO);
+    }
+    superdisk.in_sync(&first)?;
+    second.power_off()?;
+    let oldest: u64 = first.run("cat /run/oldest")?.trim().parse()?;
+    ensure!(oldest < 25, "a beat was {oldest} s old");
+    superdisk.is_whole(&first, &[&files])
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e_disk::{
     MIB, PAGE, Rack,
-    superdisk::{REBUILD, Superdisk, answers, mirror},
+    superdisk::{POD, REBUILD, Superdisk, answers, arrays, mirror},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -154,6 +154,110 @@ fn who_looks_at_a_network_disk_that_does_not_answer_gets_an_answer() -> Result<(
     // Its read cannot be ended before that.
     rack.durable().hang(false);
     vm.until("! pidof superdisk >/dev/null", 60 * SECOND)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+/// The folder that the kubelet has as long as there is the pod.
+fn pod_folder() -> String {
+    format!("/var/lib/kubelet/pods/{POD}")
+}
+
+#[test]
+fn reap_ends_what_assemble_has_left_of_a_pod_that_is_gone_before_its_agent_ran() -> Result<()> {
+    let mut rack = Rack::new("ends-early")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    let folder = pod_folder();
+    let of_pod = format!("--pod {POD}");
+    // A first boot, one step further a time, each of which is ended.
+    for step in 1.. {
+        vm.run(&format!("mkdir -p {folder}"))?;
+        let more = format!("{of_pod} --stop-after {step}");
+        let done = superdisk.ask(&vm, "assemble", &more)?;
+        let running = arrays(&vm)?;
+        vm.run("superdisk reap --once")?;
+        ensure!(arrays(&vm)? == running, "reap ended it beside its pod");
+        vm.run(&format!("rmdir {folder}; superdisk reap --once"))?;
+        ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+        if done.status == 0 {
+            ensure!(step > 3, "a first boot of {step} steps?");
+            break;
+        }
+        ensure!(done.status == 137 && step < 40, "{done}");
+    }
+    superdisk.ask(&vm, "assemble", &of_pod)?.success()?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    vm.run("superdisk reap --once")?;
+    ensure!(arrays(&vm)?.is_empty(), "reap left an array");
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])?;
+    // Whose it is now, nobody has said.
+    vm.run("superdisk reap --once")?;
+    superdisk.has(&vm, &files)
+}
+
+#[test]
+fn an_agent_that_ends_thaws_what_somebody_else_has_frozen() -> Result<()> {
+    let mut rack = Rack::new("ends-frozen")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    vm.run("/sbin/fsfreeze -f /mnt/data; kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
+    // And so does the command of the same name, without an agent.
+    superdisk.assemble(&vm)?;
+    vm.run("/sbin/fsfreeze -f /mnt/data")?;
+    superdisk.tear_down(&vm)?;
+    superdisk.assemble(&vm)?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_network_disk_that_is_given_back_by_hand_counts_as_lost_until_the_pod_ends() -> Result<()> {
+    let mut rack = Rack::new("ends-returned")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    superdisk.start_agent(&vm, "")?;
+    rack.durable().fail(true);
+    vm.run(
+        "(while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done) >/dev/null 2>&1 & \
+         echo $! >/run/writer.pid",
+    )?;
+    let state = "wget -qO - http://127.0.0.1:9950/state";
+    vm.until(
+        &format!("{state} | grep -q '\"is\":\"durable-lost\".*\"frozen\":true'"),
+        60 * SECOND,
+    )?;
+    rack.durable().mend();
+    let name = mirror(&vm)?;
+    // md lets go of it once its last requests have come back.
+    vm.until(&format!("mdadm /dev/{name} --remove /dev/vda"), 30 * SECOND)?;
+    vm.run(&format!(
+        "mdadm /dev/{name} --re-add --write-mostly /dev/vda"
+    ))?;
+    superdisk.in_sync(&vm)?;
+    vm.until(
+        &format!(
+            "{state} | grep -q '\"is\":\"durable-lost\",\"why\":\"returned\",\"frozen\":true'"
+        ),
+        30 * SECOND,
+    )?;
+    vm.run("wget -qO - http://127.0.0.1:9950/metrics | grep -qx 'superdisk_frozen 1'")?;
+    ensure!(vm.ask(&answers("readyz"))?.status != 0, "it is ready");
+    let drawn = superdisk.ask(&vm, "status", "")?.success()?;
+    ensure!(
+        drawn.contains("Writes stay stopped until this pod ends"),
+        "{drawn}"
+    );
+    vm.run("kill -9 $(cat /run/writer.pid); kill -TERM $(cat /run/agent.pid)")?;
+    vm.until("! ls /sys/block | grep -q ^md", 60 * SECOND)?;
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])
 }

@@ -107,6 +107,106 @@ fn a_network_disk_that_has_grown_is_used_by_the_agent_while_it_serves() -> Resul
 }
 
 #[test]
+fn a_filesystem_that_cannot_grow_is_served_as_it_is_and_its_fast_leg_filled() -> Result<()> {
+    let mut rack = Rack::empty("cannot-grow")?;
+    rack.add_local(192 * MIB)?;
+    rack.add_local(192 * MIB)?;
+    rack.add_network(DURABLE, 192 * MIB)?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 10)?;
+    superdisk.in_sync(&vm)?;
+    // With an error noted in it, ext4 is not made larger.
+    let name = mirror(&vm)?;
+    vm.run(&format!("echo 1 >/sys/fs/ext4/{name}/trigger_fs_error"))?;
+    superdisk.tear_down(&vm)?;
+    vm.power_off()?;
+    rack.durable().grow(384 * MIB)?;
+    let vm = rack.boot()?;
+    for _ in 0..2 {
+        let answer = superdisk.ask(&vm, "assemble", "--grow")?;
+        ensure!(
+            answer.status == 0 && answer.stderr.contains("serving at the size that it had"),
+            "{answer}"
+        );
+        superdisk.in_sync(&vm)?;
+    }
+    let mib = vm.run("df -m /mnt/data | awk 'END {print $2}'")?;
+    ensure!(mib.trim().parse::<u64>()? < 200, "it has grown: {mib}");
+    // The same of the agent, which fills a new fast leg.
+    superdisk.start_agent(&vm, "--grow")?;
+    vm.unplug(&local(1))?;
+    vm.run("by-id")?;
+    superdisk.has(&vm, &files)?;
+    rack.local(1).replace()?;
+    vm.plug(&local(1))?;
+    let name = mirror(&vm)?;
+    vm.until(
+        &format!("[ $(cat /sys/block/{name}/md/degraded) = 0 ]"),
+        300 * SECOND,
+    )?;
+    superdisk.is_whole(&vm, &[&files])
+}
+
+#[test]
+fn a_full_state_folder_keeps_no_agent_from_the_red_line_and_begins_no_snapshot() -> Result<()> {
+    let mut rack = Rack::new("full-folder")?;
+    let superdisk = Superdisk::default();
+    let vm = rack.boot()?;
+    vm.run("mkdir -p /run/superdisk; mount -t tmpfs -o size=64k none /run/superdisk")?;
+    superdisk.assemble(&vm)?;
+    let files = superdisk.write(&vm, "file", 4)?;
+    superdisk.in_sync(&vm)?;
+    let fill = "dd if=/dev/zero of=/run/superdisk/filler bs=4k 2>/dev/null; true";
+    vm.run(fill)?;
+    superdisk.start_agent(&vm, "")?;
+    let state = "wget -qO - http://127.0.0.1:9950/state";
+    vm.until(
+        &format!("{state} | grep -q 'reap. cannot take this .*No space left'"),
+        30 * SECOND,
+    )?;
+    vm.until(
+        &format!("{state} | grep -q '\"generation\":[0-9]'"),
+        60 * SECOND,
+    )?;
+    let begin = format!(
+        "superdisk snapshot begin --id one --volume-uid {}",
+        superdisk.volume
+    );
+    let answer = vm.ask(&begin)?;
+    ensure!(
+        answer.status == 1
+            && answer.stderr.starts_with("E_SNAPSHOT_FAILED")
+            && answer.stderr.contains("No space left"),
+        "{answer}"
+    );
+    let more = superdisk.write(&vm, "more", 2)?;
+    // With room in it, all is as it should be.
+    vm.run("rm /run/superdisk/filler")?;
+    vm.until("[ -e /run/superdisk/*.record.json ]", 60 * SECOND)?;
+    vm.until(&format!("! {state} | grep -q 'No space left'"), 30 * SECOND)?;
+    vm.run(&begin)?;
+    vm.run("sleep 11")?;
+    vm.run(&format!(
+        "kill -9 $(cat /run/agent.pid); rm /run/superdisk/*.json; {fill}"
+    ))?;
+    superdisk.start_agent(&vm, "")?;
+    rack.durable().fail(true);
+    let _write = vm.begin(
+        "while :; do dd if=/dev/urandom of=/mnt/data/noise bs=4k count=1 conv=fsync; done 2>/dev/null",
+        120 * SECOND,
+    )?;
+    vm.until(
+        &format!("{state} | grep -q '\"is\":\"durable-lost\".*\"frozen\":true'"),
+        60 * SECOND,
+    )?;
+    superdisk.has_still(&vm, &files)?;
+    superdisk.has_still(&vm, &more)?;
+    vm.cut_power()
+}
+
+#[test]
 fn a_killed_agent_leaves_a_super_disk_that_the_next_one_minds_or_reap_ends() -> Result<()> {
     let (_rack, superdisk, vm, files) = maintained("reap", "")?;
     vm.run("kill -9 $(cat /run/agent.pid); sleep 1")?;

@@ -378,7 +378,10 @@ mod tests {
                 Some("Warning FastLegLost"),
             ),
             (
-                super_disk(Disk::DurableLost { frozen: true }),
+                super_disk(Disk::DurableLost {
+                    frozen: true,
+                    why: None,
+                }),
                 DurableLost,
                 Some("Warning DurableLegLost"),
             ),

@@ -1,6 +1,6 @@
 //! Answers of a super-disk's agent, as they come. The agent may be of a later release, with words that are not known here.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 /// What an agent answers to `GET /state`, as far as it matters here. It says more.
@@ -33,10 +33,13 @@ pub struct BrokenSlots {
 pub enum Condition {
     /// No array runs.
     NotAssembled,
-    /// The network disk is lost.
+    /// The network disk is lost, or was, and nobody has decided what that means.
     DurableLost {
         /// Whether writes are stopped.
         frozen: bool,
+        /// What is wrong with it; `None` for all that is not told apart here.
+        #[serde(default, deserialize_with = "known")]
+        why: Option<DurableLoss>,
     },
     /// A copy between the legs that the agent did not start is being undone.
     WrongWay,
@@ -55,9 +58,21 @@ pub enum Condition {
     Unknown,
 }
 
-fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WaitingOn>, D::Error> {
+fn known<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
     let value = Value::deserialize(deserializer)?;
-    Ok(WaitingOn::deserialize(value).ok())
+    Ok(T::deserialize(value).ok())
+}
+
+/// What is wrong with a lost network disk.
+#[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurableLoss {
+    /// Nothing any more: somebody has given it back, and writes are stopped all the same.
+    Returned,
 }
 
 /// What the repair of the local disks waits for.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use readstates_operator_api::SuperDiskState;
 
 use super::{
-    AgentState, BrokenSlots, Condition, Facts, Judgement, Refusal, SuperDiskSeen, Sync, WaitingOn,
+    AgentState, BrokenSlots, Condition, DurableLoss, Facts, Judgement, Refusal, SuperDiskSeen,
+    Sync, WaitingOn,
 };
 
 /// Judges what was seen.
@@ -114,7 +115,18 @@ fn answered(answer: &AgentState) -> Judgement {
             format!("it is being put together.{failed}"),
             false,
         ),
-        (Condition::DurableLost { frozen }, _) => {
+        (
+            Condition::DurableLost {
+                why: Some(DurableLoss::Returned),
+                frozen: _,
+            },
+            _,
+        ) => {
+            let message = "the network disk was lost and is back, and writes are still stopped. Delete the pod: the \
+                           next one takes writes again, or asks which leg's data counts";
+            of(SuperDiskState::DurableLost, message.to_owned(), true)
+        }
+        (Condition::DurableLost { why: None, frozen }, _) => {
             let writes = if *frozen {
                 "writes are stopped"
             } else {

@@ -7,7 +7,9 @@ mod judge;
 use readstates_operator_api::{SuperDiskState, conditions::Reason};
 
 pub use self::{
-    answer::{AgentState, BrokenSlots, Condition, Facts, Mirror, Refusal, Sync, WaitingOn},
+    answer::{
+        AgentState, BrokenSlots, Condition, DurableLoss, Facts, Mirror, Refusal, Sync, WaitingOn,
+    },
     judge::{judge, smaller_than},
 };
 

@@ -80,6 +80,12 @@ fn every_answer_of_an_agent_is_understood() {
             true,
             "Do not delete the node",
         ),
+        (
+            answer!("durable-returned"),
+            SuperDiskState::DurableLost,
+            true,
+            "Delete the pod",
+        ),
     ];
     for (answer, state, needs_a_person, words) in table {
         let (is, needs, message) = told(answer);
@@ -155,6 +161,16 @@ fn an_agent_of_a_later_release_is_not_silent() {
         let (state, needs_a_person, message) = told(with_condition(&condition));
         assert_eq!((state, needs_a_person), (SuperDiskState::FastLost, true));
         assert!(message.contains("Update the operator"), "{message}");
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_told_apart_is_a_loss() {
+    for why in [json!("gone"), json!({ "bad-sectors": 8 }), json!("moon")] {
+        let condition = json!({ "is": "durable-lost", "why": why, "frozen": true });
+        let (state, _, message) = told(with_condition(&condition));
+        assert_eq!(state, SuperDiskState::DurableLost);
+        assert!(message.contains("Do not delete the node"), "{message}");
     }
 }
 

@@ -42,7 +42,7 @@ use self::{
     workers::Workers,
 };
 use crate::{
-    assemble::chain,
+    assemble::{chain, record},
     claim::{Claim, ClaimError, Record, StateFolder},
     heal::{
         Condition, Limits, decide,
@@ -55,7 +55,6 @@ use crate::{
     spec::Spec,
     status::{Paint, Report, draw},
     stop::Stop,
-    sysfs::kernel_node,
     teardown::{TeardownError, teardown},
     told::told,
 };
@@ -107,14 +106,7 @@ impl Options {
     }
 
     fn record(&self) -> Record {
-        Record {
-            volume: self.spec.volume.to_string(),
-            pod: self.pod.clone(),
-            mount: self.spec.mount.clone(),
-            durable: kernel_node(&self.spec.durable).unwrap_or_else(|| self.spec.durable.clone()),
-            local: self.spec.local.clone(),
-            local_count: self.spec.local_count,
-        }
+        record(&self.spec, self.pod.clone())
     }
 }
 
@@ -130,9 +122,6 @@ pub enum AgentError {
         address: SocketAddr,
         source: io::Error,
     },
-    /// The socket for snapshots cannot be made.
-    #[error("failed to listen on {path}")]
-    Socket { path: PathBuf, source: io::Error },
     /// Signals or the poll failed.
     #[error("failed to wait for changes")]
     Wait(#[source] io::Error),
@@ -156,13 +145,13 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     let volume = options.spec.volume.to_string();
     let _claim = Claim::take(&options.state_dir, &volume)?;
     let state = StateFolder::new(&options.state_dir, &volume);
-    state.save("record", &options.record())?;
     let root = PathBuf::from("/");
     let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    agent.keep_record(&options.record());
     let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
     let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
     let snapshots = Snapshots::new(Arc::clone(&disk), Arc::clone(&agent), options.limits());
-    let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots)?;
+    let socket = listen_for_snapshots(&options.state_dir, &volume, &snapshots);
     let listen = |source| AgentError::Listen {
         address: options.listen,
         source,
@@ -189,7 +178,9 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
     while !patrol.is_finished() && Instant::now() < deadline {
         let _ = Stop::default().pause(Duration::from_millis(20));
     }
-    workers.end(deadline);
+    for outcome in workers.end(deadline) {
+        agent.learn(outcome, now());
+    }
     let host = AgentHost::new(&disk, &agent, deadline);
     told(|| teardown(&options.spec.mount, &host))?;
     agent.is_down();
@@ -197,27 +188,32 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         // The reaper finds nothing to do, and forgets it then.
         say(&format!("failed to forget the record: {error}"));
     }
-    // Nobody answers there any more; the next agent makes its own.
-    let _ = std::fs::remove_file(socket);
+    if let Some(socket) = socket {
+        // Nobody answers there any more; the next agent makes its own.
+        let _ = std::fs::remove_file(socket);
+    }
     say("the super-disk is down");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers on the volume's socket; its path.
+/// Answers on the volume's socket; its path. Where that cannot be made, there are no snapshots: the red line needs none.
 fn listen_for_snapshots(
     state_dir: &Path,
     volume: &str,
     snapshots: &Arc<Snapshots>,
-) -> Result<PathBuf, AgentError> {
+) -> Option<PathBuf> {
     let path = socket_path(state_dir, volume);
-    let listener = socket::listen(&path).map_err(|source| AgentError::Socket {
-        path: path.clone(),
-        source,
-    })?;
+    let listening = socket::listen(&path).inspect_err(|error| {
+        let path = path.display();
+        say(&format!(
+            "failed to listen on {path}, so that no snapshot can be begun: {error}"
+        ));
+    });
+    let listener = listening.ok()?;
     let answers = Arc::clone(snapshots);
     // Ends with the process: what it froze is thawed before that, or by the next agent.
     thread::spawn(move || socket::serve(&listener, answers));
-    Ok(path)
+    Some(path)
 }
 
 /// Looks, decides and hands work out, until told to end.
@@ -235,6 +231,9 @@ fn maintain(
     loop {
         for outcome in workers.outcomes() {
             agent.learn(outcome, now());
+        }
+        if agent.lacks_record() {
+            agent.keep_record(&options.record());
         }
         watch.arm(known.as_ref());
         let facts = match disk.look() {
@@ -270,7 +269,8 @@ fn maintain(
             .as_ref()
             .is_some_and(|known| same_arrays(known, &facts));
         known = Some(facts);
-        if same && watch.sleep(ROUND).map_err(AgentError::Wait)? == Woken::Stop {
+        let rest = workers.rest(ROUND);
+        if same && watch.sleep(rest).map_err(AgentError::Wait)? == Woken::Stop {
             return Ok(());
         }
     }
@@ -298,10 +298,7 @@ fn start_patrol(options: &Options, agent: &Arc<AgentState>, stop: &Stop) -> thre
     thread::spawn(move || {
         while !stop.pause(PATROL_LOOK.min(Duration::from_secs(every.max(1)))) {
             let mut record = agent.patrol();
-            let due = record.position > 0
-                || record
-                    .last_finished
-                    .is_none_or(|last| now() >= last.saturating_add(every));
+            let due = patrol::is_due(&record, every, now());
             let Some(mirror) = agent.healthy_mirror().filter(|_| due) else {
                 continue;
             };
@@ -328,9 +325,9 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
     let volume = options.spec.volume.to_string();
     let _claim = Claim::take(&options.state_dir, &volume)?;
     let state = StateFolder::new(&options.state_dir, &volume);
-    state.save("record", &options.record())?;
     let root = PathBuf::from("/");
     let agent = Arc::new(AgentState::new(&options.spec, state, &root));
+    agent.keep_record(&options.record());
     let disk = SuperDisk::new(options.spec.clone(), &root, &options.state_dir);
     let disk = Arc::new(disk.with_known_mirror(agent.mirror()));
     // What an agent that was killed has frozen is thawed.
@@ -343,6 +340,7 @@ pub fn once(options: &Options) -> Result<ExitCode, AgentError> {
         match disk.bring_up().map_err(|error| failed(&error))? {
             Up::Done => {}
             Up::WithoutFastLeg(why) => say(&format!("serving without the fast leg: {why}")),
+            Up::NotGrown(why) => say(&format!("serving at the size that it had: {why}")),
             Up::Refused(refusal) => {
                 say(&refusal.to_string());
                 return Ok(ExitCode::from(3));

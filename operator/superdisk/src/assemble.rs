@@ -9,11 +9,13 @@ use std::{
 
 use crate::{
     action::{Action, Decision, WaitingOn},
+    claim::Record,
     execute::{ExecuteError, Executor, pause, retry},
     inventory::{self, Blocks, Inventory, ObserveError, Tried},
     model::Refusal,
     plan::plan,
     spec::Spec,
+    sysfs::kernel_node,
 };
 
 /// Rounds of looking and acting before it gives up: a first boot takes eight.
@@ -35,6 +37,8 @@ pub enum Outcome {
     Waiting(WaitingOn),
     /// The filesystem is mounted; bringing the fast leg failed, and the agent will try again.
     FastLegFailed(ExecuteError),
+    /// The filesystem is mounted, with its fast leg; that or the mirror could not be made larger, for this reason.
+    NotGrown(String),
     /// Nothing was changed by the round that refused.
     Refused(Refusal),
     /// What the next round would do; nothing was done.
@@ -155,7 +159,7 @@ pub fn assemble_having_tried(
     for _ in 0..ROUNDS {
         let inventory = inventory::observe(spec, root, blocks, &tried)?;
         let actions = match plan(spec, &inventory) {
-            Decision::Do(actions) if actions.is_empty() => return Ok(Outcome::Done),
+            Decision::Do(actions) if actions.is_empty() => return Ok(done(tried)),
             Decision::Do(actions) => actions,
             Decision::WaitingOn(waiting) => return Ok(Outcome::Waiting(waiting)),
             Decision::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
@@ -187,6 +191,12 @@ pub fn assemble_having_tried(
         before = actions;
     }
     leads_nowhere(&before, served, AssembleError::Endless)
+}
+
+/// Nothing is left to do but what was tried and does not go.
+fn done(tried: Tried) -> Outcome {
+    let not_grown = tried.grow_mirror.or(tried.grow_filesystem);
+    not_grown.map_or(Outcome::Done, Outcome::NotGrown)
 }
 
 /// Whether these steps may be needed twice. After an array was stopped, udev may still handle an event of an earlier write to
@@ -244,6 +254,15 @@ pub fn round(
                 tried.grow_mirror = Some(chain(&error));
                 return Ok(None);
             }
+            // A filesystem with an error in it keeps its size, and serves.
+            (Err(error), Action::GrowFilesystem { .. }) if tried.grow_filesystem.is_none() => {
+                log(&format!(
+                    "  {}: the filesystem keeps its size",
+                    chain(&error)
+                ));
+                tried.grow_filesystem = Some(chain(&error));
+                return Ok(None);
+            }
             (Err(error), action) => {
                 let served = is_mounted(inventory, spec);
                 if served && action.is_about_fast_leg() {
@@ -273,6 +292,19 @@ fn is_mounted(inventory: &Inventory, spec: &Spec) -> bool {
         let mut mounts = inventory.mounts_of(mirror.number);
         mounts.any(|mount| mount.at == spec.mount)
     })
+}
+
+/// What [`crate::reap`] has to know of a super-disk to take it down once its pod is gone.
+#[must_use]
+pub fn record(spec: &Spec, pod: Option<String>) -> Record {
+    Record {
+        volume: spec.volume.to_string(),
+        pod,
+        mount: spec.mount.clone(),
+        durable: kernel_node(&spec.durable).unwrap_or_else(|| spec.durable.clone()),
+        local: spec.local.clone(),
+        local_count: spec.local_count,
+    }
 }
 
 /// An error and everything that caused it, on one line.

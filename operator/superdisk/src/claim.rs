@@ -100,17 +100,33 @@ impl StateFolder {
         serde_json::from_str(&text).ok()
     }
 
+    /// Keeps the record of the pod that uses the volume from now on. Where it cannot be written, none stays: an earlier pod's
+    /// would let [`crate::reap`] take the super-disk down as soon as that one is gone.
+    pub fn keep_record(&self, record: &Record) -> Result<(), ClaimError> {
+        if self.load("record").as_ref() == Some(record) {
+            return Ok(());
+        }
+        self.save("record", record).inspect_err(|_| {
+            // The caller says what is wrong with the folder.
+            let _ = self.forget_record();
+        })
+    }
+
     /// Replaces the file as a whole.
     pub fn save<T: Serialize>(&self, kind: &str, value: &T) -> Result<(), ClaimError> {
         let path = self.path(kind);
+        let beside = path.with_extension("new");
         let written = || {
             fs::create_dir_all(&self.folder)?;
             let text = serde_json::to_string(value)?;
-            let beside = path.with_extension("new");
             fs::write(&beside, text)?;
             fs::rename(&beside, &path)
         };
-        written().map_err(|source| ClaimError::Io {
+        let written = written().inspect_err(|_| {
+            // In a full folder, half a file is in the way.
+            let _ = fs::remove_file(&beside);
+        });
+        written.map_err(|source| ClaimError::Io {
             path: path.clone(),
             source,
         })
@@ -152,31 +168,55 @@ const KINDS: [&str; 5] = [
     "sock",
 ];
 
+/// A record that cannot be read or understood.
+#[derive(Debug)]
+pub struct Unread {
+    /// As its name says.
+    pub volume: String,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
 /// The records of all volumes, by file name. No folder, no records.
-pub fn records(folder: &Path) -> io::Result<Vec<Record>> {
+pub fn records(folder: &Path) -> io::Result<Vec<Result<Record, Unread>>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut paths = Vec::new();
+    let mut found = Vec::new();
     for entry in entries {
-        let path = entry?.path();
-        if path.to_string_lossy().ends_with(".record.json") {
-            paths.push(path);
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(volume) = name.strip_suffix(".record.json") {
+            found.push((entry.path(), volume.to_owned()));
         }
     }
-    paths.sort();
-    let read = |path: &PathBuf| {
-        let text = fs::read_to_string(path)?;
-        serde_json::from_str(&text).map_err(io::Error::from)
+    found.sort();
+    let read = |(path, volume): (PathBuf, String)| {
+        let text = fs::read_to_string(&path);
+        match text.and_then(|text| Ok(serde_json::from_str(&text)?)) {
+            // Its agent has ended meanwhile.
+            Err(source) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => Some(Err(Unread {
+                volume,
+                path,
+                source,
+            })),
+            Ok(record) => Some(Ok(record)),
+        }
     };
-    paths.iter().map(read).collect()
+    Ok(found.into_iter().filter_map(read).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(folder: &Path) -> Vec<Record> {
+        let all = records(folder).unwrap();
+        all.into_iter().map(Result::unwrap).collect()
+    }
 
     fn record(volume: &str) -> Record {
         Record {
@@ -207,16 +247,16 @@ mod tests {
     #[test]
     fn what_is_remembered_is_found_again_and_forgotten_by_volume() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(records(&folder.path().join("none")).unwrap(), []);
+        assert_eq!(read(&folder.path().join("none")), []);
         let (one, two) = ("a", "a.b");
         for volume in [two, one] {
             let state = StateFolder::new(folder.path(), volume);
             state.save("record", &record(volume)).unwrap();
             state.save("memory", &1).unwrap();
         }
-        assert_eq!(records(folder.path()).unwrap(), [record(two), record(one)]);
+        assert_eq!(read(folder.path()), [record(two), record(one)]);
         StateFolder::new(folder.path(), one).forget().unwrap();
-        assert_eq!(records(folder.path()).unwrap(), [record(two)]);
+        assert_eq!(read(folder.path()), [record(two)]);
         let kept: Option<u8> = StateFolder::new(folder.path(), two).load("memory");
         assert_eq!(kept, Some(1));
     }
@@ -229,8 +269,45 @@ mod tests {
         state.save("patrol", &1).unwrap();
         state.forget_record().unwrap();
         state.forget_record().unwrap();
-        assert_eq!(records(folder.path()).unwrap(), []);
+        assert_eq!(read(folder.path()), []);
         assert_eq!(state.load::<u8>("patrol"), Some(1));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_leaves_none_of_an_earlier_pod() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::new(folder.path(), "a");
+        let later = Record {
+            pod: Some("9e6c".to_owned()),
+            ..record("a")
+        };
+        state.keep_record(&record("a")).unwrap();
+        // Nobody can write where a folder is.
+        fs::create_dir(folder.path().join("a.record.new")).unwrap();
+        state.keep_record(&record("a")).unwrap();
+        assert_eq!(read(folder.path()), [record("a")]);
+        let error = state.keep_record(&later).unwrap_err();
+        assert!(error.to_string().contains("a.record.json"), "{error}");
+        assert_eq!(read(folder.path()), []);
+        fs::remove_dir(folder.path().join("a.record.new")).unwrap();
+        state.keep_record(&later).unwrap();
+        assert_eq!(read(folder.path()), [later]);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_hides_no_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::new(folder.path(), "b");
+        state.save("record", &record("b")).unwrap();
+        fs::write(folder.path().join("a.record.json"), "{\"volume\":").unwrap();
+        fs::create_dir(folder.path().join("c.record.json")).unwrap();
+        let found = records(folder.path()).unwrap();
+        let found: Vec<_> = found
+            .into_iter()
+            .map(|one| one.map_err(|unread| unread.volume))
+            .collect();
+        let unread = |volume: &str| Err(volume.to_owned());
+        assert_eq!(found, [unread("a"), Ok(record("b")), unread("c")]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!                   durable leg not in sync, or it misses writes
-//!   any ───────────────────────────────────────────────────────────▶ DurableLost  freeze; never by itself back
+//!   any ───────────────────────────────────────────────────────────▶ DurableLost  freeze; until the super-disk ends,
+//!                                                                                 also when the leg comes back
 //!
 //!   Healthy ──leg faulty / member gone──▶ FastLost ──removed, stopped, N devices──▶ Rebuilding ──▶ Healthy
 //!      ▲                                     │ kicked, all members alive                 │
@@ -81,7 +82,7 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
         };
     };
     let notices = notices(facts, mirror, memory, now);
-    if let Some(why) = durable_loss(mirror) {
+    if let Some(why) = durable_loss(mirror).or_else(|| returned(facts, mirror, memory)) {
         // Nothing else: adding a leg back now would copy from fast to durable.
         return Decision {
             condition: Condition::DurableLost {
@@ -109,6 +110,14 @@ pub fn decide(limits: &Limits, facts: &Facts, memory: &Memory, now: Seconds) -> 
         notices,
         steps,
     }
+}
+
+/// A person has given the durable leg back to the mirror. What the red line has frozen stays so: nobody else thaws it,
+/// and every writer hangs.
+fn returned(facts: &Facts, mirror: &Mirror, memory: &Memory) -> Option<DurableLoss> {
+    let mount = facts.mount.as_ref();
+    let is_mounted = mount.is_some_and(|mount| mount.device == mirror.name);
+    (memory.frozen && is_mounted).then_some(DurableLoss::Returned)
 }
 
 /// Whether the mirror is to grow now. What failed is tried again a day later: each attempt takes the fast

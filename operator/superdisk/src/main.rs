@@ -3,7 +3,13 @@
 //! 0 done · 1 failed · 2 wrong usage · 3 refused (the code is the first word on standard error, and nothing
 //! was changed).
 
-use std::{error::Error, os::unix::fs::chown, path::PathBuf, process::ExitCode};
+use std::{
+    error::Error,
+    io,
+    os::unix::fs::chown,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use superdisk::{
@@ -20,6 +26,7 @@ use superdisk::{
     preflight, report,
     resolve::{self, Keep, Resolved, Turn},
     snapshot::cli::SnapshotArgs,
+    spec::Spec,
     stop::end_on_sigterm,
     sysfs::{self, FileSystem},
     told::told,
@@ -58,8 +65,8 @@ enum Command {
     Identify(IdentifyArgs),
     /// Assemble and mount a super-disk, from any state.
     ///
-    /// Exit status: 0 mounted (without its fast leg if a line on standard error says so), 3 refused (the line on
-    /// standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed. It can be run again at
+    /// Exit status: 0 mounted (without its fast leg, or at its old size, if a line on standard error says so), 3 refused
+    /// (the line on standard error begins with a stable code; nothing was changed), 2 wrong usage, 1 failed. It can be run again at
     /// any time, also after being killed at any point.
     Assemble(AssembleArgs),
     /// Decide which leg's data to keep, after `assemble` refused with `E_SSD_AHEAD`.
@@ -93,7 +100,8 @@ struct AssembleArgs {
     #[arg(long, value_name = "FILE", requires = "pod")]
     decision: Option<PathBuf>,
 
-    /// UID of this pod: a decision applies only to the pod that it names.
+    /// UID of this pod: a decision applies only to the pod that it names, and `reap` takes the super-disk down when this
+    /// pod is gone.
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pod: Option<String>,
 
@@ -220,12 +228,10 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         let mut log = |line: &str| println!("{line}");
         let tried = assemble::watch(&spec, &root, &Devices, &mut executor, &mut log)?;
         let mut turn = Turn::take(&flags.state_dir)?;
-        // The pod for which the last agent ran may be gone; `reap` must not take the super-disk down for that one.
         // Where an agent runs, its record is right.
-        let volume = spec.volume.as_str();
-        let claim = Claim::take(&flags.state_dir, volume);
+        let claim = Claim::take(&flags.state_dir, spec.volume.as_str());
         if claim.is_ok() {
-            StateFolder::new(&flags.state_dir, volume).forget_record()?;
+            keep_record(&flags.state_dir, &spec, pod.as_ref())?;
         }
         let outcome = assemble::assemble_having_tried(
             &spec,
@@ -280,6 +286,10 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
             eprintln!("serving without the fast leg: {}", chain(&error));
             ExitCode::SUCCESS
         }
+        Outcome::NotGrown(why) => {
+            eprintln!("serving at the size that it had: {why}");
+            ExitCode::SUCCESS
+        }
         Outcome::Refused(refusal) => {
             eprintln!("{refusal}");
             ExitCode::from(EXIT_REFUSED)
@@ -293,10 +303,29 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
+/// Writes down which pod the super-disk is for: until its agent runs, nothing else tells `reap`. The pod that the last
+/// agent ran for may be gone, and `reap` must not take it down for that one.
+fn keep_record(state_dir: &Path, spec: &Spec, pod: Option<&String>) -> io::Result<()> {
+    let state = StateFolder::new(state_dir, spec.volume.as_str());
+    let Some(pod) = pod else {
+        return state.forget_record();
+    };
+    if let Err(error) = state.keep_record(&assemble::record(spec, Some(pod.clone()))) {
+        // The database may start all the same. A refusal comes first on standard error.
+        println!(
+            "`reap` will not take it down if its pod is gone before its agent runs: {}",
+            chain(&error)
+        );
+    }
+    Ok(())
+}
+
 /// Whether there is a filesystem now, with or without its fast leg.
 fn is_mounted(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Done | Outcome::Waiting(_) | Outcome::FastLegFailed(_) => true,
+        Outcome::Done | Outcome::Waiting(_) | Outcome::FastLegFailed(_) | Outcome::NotGrown(_) => {
+            true
+        }
         Outcome::Refused(_) | Outcome::Planned(_) => false,
     }
 }

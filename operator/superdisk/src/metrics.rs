@@ -88,7 +88,7 @@ fn state(page: &mut Page, report: &Report) {
     );
     page.gauge(
         "superdisk_frozen",
-        "Whether writes are stopped because the durable leg is lost.",
+        "Whether writes are stopped because the durable leg is lost, or was.",
     );
     page.value(&[], u64::from(frozen));
     page.gauge(
@@ -341,6 +341,17 @@ mod tests {
 
     #[test]
     fn the_red_line_is_measured() {
+        has(
+            &sample(&Memory {
+                frozen: true,
+                ..Memory::default()
+            }),
+            &[
+                "superdisk_state{state=\"durable-lost\"} 1",
+                "superdisk_frozen 1",
+                "superdisk_ready 0",
+            ],
+        );
         has(
             &lost(),
             &[

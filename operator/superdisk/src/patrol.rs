@@ -41,6 +41,14 @@ pub struct Record {
     pub unreadable: u64,
 }
 
+/// Whether a patrol is to begin, or to go on, with `every` seconds between two of them. One that ended in the future, while
+/// the clock was ahead, says nothing.
+#[must_use]
+pub fn is_due(record: &Record, every: Seconds, now: Seconds) -> bool {
+    let is_recent = |last: Seconds| (last..last.saturating_add(every)).contains(&now);
+    record.position > 0 || !record.last_finished.is_some_and(is_recent)
+}
+
 /// Something to patrol.
 pub trait Disk {
     /// Capacity.
@@ -285,6 +293,21 @@ mod tests {
             bad: bad.to_vec(),
             read: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_patrol_is_due_after_its_pause_or_when_the_clock_was_ahead_at_the_last() {
+        let due = |last_finished, position| {
+            let record = Record {
+                last_finished,
+                position,
+                ..Record::default()
+            };
+            is_due(&record, 100, 1000)
+        };
+        assert!(due(None, 0) && due(Some(900), 0) && due(Some(1000), 4096));
+        assert!(!due(Some(901), 0) && !due(Some(1000), 0));
+        assert!(due(Some(1001), 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! | what is seen | what is done |
 //! |---|---|
+//! | the record cannot be read | said; the others are gone on with |
 //! | a process holds the volume's lock | left: it is in use |
 //! | the record names no pod | left: its pod is not known |
 //! | the pod's folder is there | left: its agent may come back |
@@ -17,7 +18,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::claim::{Claim, ClaimError, Record, StateFolder};
+use crate::claim::{Claim, ClaimError, Record, StateFolder, Unread};
 
 /// The surroundings of the reaper.
 pub trait Node {
@@ -69,10 +70,28 @@ impl Outcome {
 }
 
 /// Goes through all records of a state folder.
-pub fn reap(folder: &Path, records: &[Record], dry_run: bool, node: &dyn Node) -> Vec<Reaped> {
-    let one = |record: &Record| Reaped {
-        volume: record.volume.clone(),
-        outcome: judge(folder, record, dry_run, node),
+pub fn reap(
+    folder: &Path,
+    records: &[Result<Record, Unread>],
+    dry_run: bool,
+    node: &dyn Node,
+) -> Vec<Reaped> {
+    let one = |record: &Result<Record, Unread>| match record {
+        Ok(record) => Reaped {
+            volume: record.volume.clone(),
+            outcome: judge(folder, record, dry_run, node),
+        },
+        Err(Unread {
+            volume,
+            path,
+            source,
+        }) => Reaped {
+            volume: volume.clone(),
+            outcome: Outcome::Failed(format!(
+                "failed to read its record {}: {source}; remove it if the super-disk's pod is gone and nothing of it runs",
+                path.display()
+            )),
+        },
     };
     records.iter().map(one).collect()
 }
@@ -234,6 +253,19 @@ mod tests {
         let failed = Outcome::Failed("it is in use by cat (9)".to_owned());
         assert_eq!(world.reaped(false), [("gone".to_owned(), failed.clone())]);
         assert_eq!(world.reaped(false), [("gone".to_owned(), failed)]);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_said_and_keeps_no_other_from_being_reaped() {
+        let world = world();
+        world.disk("b", Some("1"));
+        fs::write(world.state().join("a.record.json"), "").unwrap();
+        let reaped = world.reaped(false);
+        let [(first, Outcome::Failed(why)), (second, Outcome::TakenDown)] = &reaped[..] else {
+            panic!("{reaped:?}");
+        };
+        assert_eq!([first, second], ["a", "b"]);
+        assert!(why.contains("a.record.json: EOF"), "{why}");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Takes a super-disk down in order: sync, unmount, say so in the lineage, stop the mirror, stop the stripe.
 //!
 //! ```text
-//! look ──▶ frozen? thaw ──▶ mounted? sync, unmount ──▶ mirror? lineage clean, stop ──▶ stripe? stop ──▶ done
-//!   ▲                                                                                    │
-//!   └───────────────────────────── look again, until the deadline ◀──────────────────────┘
+//! look ──▶ mounted? thaw, sync, unmount ──▶ mirror? lineage clean, stop ──▶ stripe? stop ──▶ done
+//!   ▲                                                                         │
+//!   └─────────────────────── look again, until the deadline ◀─────────────────┘
 //! ```
 //!
 //! Each turn does the one thing that is next, so that it can be killed anywhere and started again. It never unmounts
-//! lazily: an array under a lazily unmounted filesystem cannot be stopped, and nothing shows why.
+//! lazily: an array under a lazily unmounted filesystem cannot be stopped, and nothing shows why. Nor does it unmount what
+//! is frozen, for the same reason. Whether it is, only an attempt to thaw it tells: the freeze may be somebody else's, or
+//! of an agent that could not write it down.
 
 pub mod users;
 
@@ -22,9 +24,7 @@ const BUSY_PAUSE: Duration = Duration::from_secs(1);
 pub trait Host {
     /// What still runs.
     fn look(&self) -> Result<Facts, String>;
-    /// Whether we froze the filesystem.
-    fn is_frozen(&self) -> bool;
-    /// Lets writes go on: a frozen filesystem cannot be unmounted.
+    /// Lets writes go on, whoever has stopped them. No error where they go on.
     fn thaw(&self) -> Result<(), String>;
     /// Writes what is in memory to the legs and takes the filesystem away.
     fn unmount(&self, target: &Path) -> io::Result<()>;
@@ -42,9 +42,7 @@ pub trait Host {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Let writes go on.
-    Thaw,
-    /// Take the filesystem away.
+    /// Let writes go on, and take the filesystem away.
     Unmount,
     /// Stop the mirror, saying first that all is well if it is.
     StopMirror {
@@ -63,13 +61,13 @@ pub enum Next {
 
 /// Decides what is next. Pure.
 #[must_use]
-pub fn next(facts: &Facts, frozen: bool) -> Next {
+pub fn next(facts: &Facts) -> Next {
     let ours = match (&facts.mount, &facts.mirror) {
         (Some(mount), Some(mirror)) => mount.device == mirror.name,
         (Some(_), None) | (None, _) => false,
     };
     if ours {
-        return if frozen { Next::Thaw } else { Next::Unmount };
+        return Next::Unmount;
     }
     if let Some(mirror) = &facts.mirror {
         return Next::StopMirror {
@@ -130,9 +128,11 @@ fn turn(target: &Path, host: &dyn Host) -> (&'static str, Result<Turn, String>) 
         Ok(facts) => facts,
         Err(why) => return ("looking at the arrays", Err(why)),
     };
-    match next(&facts, host.is_frozen()) {
-        Next::Thaw => ("thawing", host.thaw().map(|()| Turn::Progress)),
-        Next::Unmount => ("unmounting", unmount(target, host).map(|()| Turn::Progress)),
+    match next(&facts) {
+        Next::Unmount => match host.thaw() {
+            Ok(()) => ("unmounting", unmount(target, host).map(|()| Turn::Progress)),
+            Err(why) => ("thawing", Err(why)),
+        },
         Next::StopMirror { array, clean } => {
             // A header that cannot be written costs a full copy at the next start: no reason to stay.
             let marked = if clean {
@@ -180,6 +180,7 @@ mod tests {
     /// A super-disk that can be taken down, and what was done to it.
     struct TeardownWorld {
         facts: RefCell<Facts>,
+        /// By whom does not matter.
         frozen: RefCell<bool>,
         busy_for: RefCell<u32>,
         patience: RefCell<u32>,
@@ -214,13 +215,10 @@ mod tests {
             Ok(self.facts.borrow().clone())
         }
 
-        fn is_frozen(&self) -> bool {
-            *self.frozen.borrow()
-        }
-
         fn thaw(&self) -> Result<(), String> {
-            *self.frozen.borrow_mut() = false;
-            self.did("thaw");
+            if self.frozen.replace(false) {
+                self.did("thaw");
+            }
             Ok(())
         }
 
@@ -230,6 +228,7 @@ mod tests {
                 *busy -= 1;
                 return Err(rustix::io::Errno::BUSY.into());
             }
+            assert!(!*self.frozen.borrow(), "it would stay frozen for ever");
             self.did(format!("unmount {}", target.display()));
             self.facts.borrow_mut().mount = None;
             Ok(())
@@ -366,6 +365,19 @@ mod tests {
                 "stop md100"
             ]
         );
+    }
+
+    #[test]
+    fn what_is_frozen_again_while_it_is_in_use_is_thawed_before_each_attempt() {
+        let mut world = world(healthy());
+        world.busy_for = RefCell::new(1);
+        world.frozen = RefCell::new(true);
+        let result = turn(Path::new("/data"), &world).1;
+        assert!(result.is_err());
+        world.frozen.replace(true);
+        let (result, done) = world.taken_down();
+        assert_eq!(result, Ok(()));
+        assert_eq!(done[..3], ["thaw", "thaw", "unmount /data"]);
     }
 
     #[test]

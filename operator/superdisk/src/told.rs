@@ -16,7 +16,7 @@ pub fn told<R>(work: impl FnOnce() -> R) -> R {
     let word = || {
         let seconds = begun.elapsed().as_secs();
         say(&format!(
-            "not done after {seconds} s: a disk does not answer, or much is copied or written"
+            "not done after {seconds} s: a disk does not answer, or much is copied, written or watched"
         ));
     };
     while_said(SILENCE, &word, work)

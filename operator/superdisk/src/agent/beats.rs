@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   step worker   wait for the node ──▶ plan, which writes headers ──▶ read them again
-//!   beat worker   ─── beat ─── beat ───────────── (none) ───────────────── beat ───▶
+//!   beat worker   ─── beat ─── beat ──── beat, to the durable leg ────────── beat ───▶
 //! ```
 //!
-//! A beat between two headers of a plan could put the older one in the newer one's place. So there is no beat while a
-//! plan is carried out; beats go on while the plan waits for its turn on the node.
+//! Another node tells by the beats that the network disk is in use, so they go on while a plan is carried out, however
+//! long that takes. Then they go to the durable leg alone: which local devices the fast leg has is the plan's to change. The
+//! plan's own headers are written between two beats and counted on from, so that none takes the place of a newer one.
 //!
 //! A header of the durable leg that cannot be read is counted on from by the fast leg's copy ([`header_by_fast_leg`]),
 //! and only once the durable leg gives back what was written: a sector that has lost its content is healed by that, and
@@ -27,10 +28,10 @@ use std::{
 
 use crate::{
     assemble::chain,
-    execute::{in_either_slot, retry, write_header, write_slot},
+    execute::{Beside, Place, WriteHeader, in_either_slot, retry, write_header, write_slot},
     heal::facts::Facts,
     inventory::{Content, Identity, Inventory},
-    lineage::{self, BrokenSlots, Header, SLOT_BYTES},
+    lineage::{self, BrokenSlots, Header, Point, SLOT_BYTES, State},
     log::say,
     model::Seen,
     plan::header_by_fast_leg,
@@ -157,6 +158,12 @@ impl Headers {
         })
     }
 
+    /// Whether this is where the durable leg keeps them, and what it keeps is known.
+    fn are_at(&self, place: Place<'_>) -> bool {
+        let (durable, region) = &self.durable;
+        !self.is_anew && durable == place.durable && *region == place.region
+    }
+
     /// Whether these are the bytes of the disk: `header` was written to it.
     fn give_back(&self, header: &Header) -> bool {
         !self.is_anew && self.header == *header
@@ -169,7 +176,7 @@ impl Beats {
         self.planning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, by a beat; `None` while a plan is done.
+    /// The same, by what would write to both legs; `None` while a plan is done.
     pub(super) fn unless_planning(&self) -> Option<MutexGuard<'_, ()>> {
         match self.planning.try_lock() {
             Ok(free) => Some(free),
@@ -189,21 +196,31 @@ impl Beats {
         (generation > 0).then_some(generation)
     }
 
-    /// Takes what `read` finds for what is on the disks now.
+    /// Held while headers are read or written.
+    fn headers(&self) -> MutexGuard<'_, Option<Headers>> {
+        self.headers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what `read` finds for what is on the disks now. No header is written meanwhile.
     pub(super) fn learn(
         &self,
         read: &dyn Fn() -> Result<Headers, BeatError>,
     ) -> Result<(), BeatError> {
+        let mut headers = self.headers();
         let (found, unknown) = match read() {
             Ok(found) => (Some(found), Ok(())),
             Err(error) => (None, Err(error)),
         };
+        self.keep(&mut headers, found);
+        unknown
+    }
+
+    fn keep(&self, headers: &mut Option<Headers>, found: Option<Headers>) {
         let on_disk = found.as_ref().filter(|found| !found.is_anew);
         let generation = on_disk.map(|found| found.header.point.generation);
         self.generation
             .store(generation.unwrap_or(0), Ordering::Relaxed);
-        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        unknown
+        *headers = found;
     }
 
     /// Writes the header that follows: first to the durable leg, so that the fast leg is never newer. Answers which slots
@@ -218,22 +235,11 @@ impl Beats {
         if self.generation().is_none() {
             self.learn(read)?;
         }
-        let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut headers = self.headers();
         let known = headers.as_mut().ok_or(BeatError::Unread)?;
         let header = next(&known.header);
-        let refused = write_durable(root, known, &header, read)?;
-        if known.is_anew {
-            say(
-                "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
-            );
-        }
         let slot = header.slot();
-        known
-            .durable_slots
-            .note("durable", slot, refused.map(|error| chain(&error)));
-        self.generation
-            .store(header.point.generation, Ordering::Relaxed);
-        (known.header, known.is_anew) = (header, false);
+        self.write_first(root, known, header, read)?;
         let mut broken = BrokenSlots {
             durable: known.durable_slots.has_broken(),
             fast: false,
@@ -253,6 +259,75 @@ impl Beats {
         }
         Ok(broken)
     }
+
+    /// Writes the next header beside a plan: to the durable leg alone. `None` while it is not known which header to count
+    /// on from, or the volume is being created or ended.
+    pub(super) fn write_beside_plan(&self, root: &Path) -> Result<Option<BrokenSlots>, BeatError> {
+        let mut headers = self.headers();
+        let counts = |known: &&mut Headers| !known.is_anew && known.header.state == State::InUse;
+        let Some(known) = headers.as_mut().filter(counts) else {
+            return Ok(None);
+        };
+        let header = known.header.next();
+        self.write_first(root, known, header, &|| Err(BeatError::Unread))?;
+        Ok(Some(BrokenSlots {
+            durable: known.durable_slots.has_broken(),
+            fast: known.fast_slots.has_broken(),
+        }))
+    }
+
+    /// Writes a header to the durable leg.
+    fn write_first(
+        &self,
+        root: &Path,
+        known: &mut Headers,
+        header: Header,
+        read: &dyn Fn() -> Result<Headers, BeatError>,
+    ) -> Result<(), BeatError> {
+        let refused = write_durable(root, known, &header, read)?;
+        if known.is_anew {
+            say(
+                "the durable leg's lineage header could not be read: it was written anew, by the fast leg's",
+            );
+        }
+        known
+            .durable_slots
+            .note("durable", header.slot(), refused.map(|error| chain(&error)));
+        self.generation
+            .store(header.point.generation, Ordering::Relaxed);
+        (known.header, known.is_anew) = (header, false);
+        Ok(())
+    }
+}
+
+impl Beside for Beats {
+    fn in_turn(
+        &self,
+        place: Place<'_>,
+        header: &Header,
+        write: WriteHeader<'_>,
+    ) -> io::Result<Option<io::Error>> {
+        let mut headers = self.headers();
+        let known = headers.take().filter(|known| known.are_at(place));
+        let header = known.as_ref().map_or_else(
+            || header.clone(),
+            |known| following(&known.header, header.clone()),
+        );
+        let written = write(&header);
+        // What became of a write that failed is read again at the end of the plan.
+        let known = known.filter(|_| written.is_ok());
+        self.keep(&mut headers, known.map(|known| Headers { header, ..known }));
+        written
+    }
+}
+
+/// A header that was decided before `newest` was written, to be written after it.
+fn following(newest: &Header, header: Header) -> Header {
+    let point = Point {
+        beat: header.point.beat.max(newest.point.beat + 1),
+        ..header.point
+    };
+    Header { point, ..header }
 }
 
 /// Writes a header to the durable leg; one in place of a lost one is read back. Answers why its slot did not take it, when

@@ -55,6 +55,8 @@ pub enum Up {
     Done,
     /// Mounted, without the fast leg.
     WithoutFastLeg(String),
+    /// As it shall be, but for its size.
+    NotGrown(String),
     /// Nothing was changed.
     Refused(Refusal),
 }
@@ -216,6 +218,9 @@ impl SuperDisk {
     fn fast_leg(&self, step: &Step, tried: Tried, begun: &dyn Fn()) -> Result<(), DiskError> {
         match self.plan(step, tried, begun)? {
             Up::Done => Ok(()),
+            // To be larger is what growing is for, and nothing else that is done about the fast leg.
+            Up::NotGrown(why) if *step == Step::Grow => Err(DiskError::new(step, why)),
+            Up::NotGrown(_) => Ok(()),
             Up::WithoutFastLeg(why) => Err(DiskError::new(step, why)),
             Up::Refused(refusal) => Err(DiskError::new(step, refusal.to_string())),
         }
@@ -230,7 +235,8 @@ impl SuperDisk {
         begun: &dyn Fn(),
     ) -> Result<Up, DiskError> {
         let failed = |error: AssembleError| DiskError::new(attempt.to_string(), error);
-        let mut executor = Executor::new(&self.spec, &self.root, &Devices, None);
+        let executor = Executor::new(&self.spec, &self.root, &Devices, None);
+        let mut executor = executor.beside(&self.beats);
         let mut log = |line: &str| say(line);
         let (spec, root) = (&self.spec, &self.root);
         let watched = assemble::watch(spec, root, &Devices, &mut executor, &mut log);
@@ -238,7 +244,7 @@ impl SuperDisk {
             watched: watched.map_err(failed)?.watched,
             ..tried
         };
-        // Others' runs may take long: beats go on meanwhile.
+        // Others' runs may take long: a snapshot may be begun meanwhile.
         let _lock = Lock::take(&self.state_dir).map_err(failed)?;
         let _planning = self.beats.planning();
         begun();
@@ -251,6 +257,7 @@ impl SuperDisk {
                 Up::WithoutFastLeg(refusal.to_string())
             }
             Outcome::FastLegFailed(error) => Up::WithoutFastLeg(chain(&error)),
+            Outcome::NotGrown(why) => Up::NotGrown(why),
             Outcome::Refused(refusal) => Up::Refused(refusal),
         })
     }
@@ -284,7 +291,7 @@ fn named(step: &Step, name: Option<String>) -> Result<String, DiskError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     use tempfile::TempDir;
@@ -298,7 +305,7 @@ mod tests {
     };
 
     /// A folder that takes what is written to the mirror.
-    pub(super) fn node() -> (TempDir, SuperDisk) {
+    pub(in crate::agent) fn node() -> (TempDir, SuperDisk) {
         let root = TempDir::new().unwrap();
         let md = root.path().join("sys/block/md101/md");
         for folder in ["dev-sdb", "dev-md100", "bitmap"] {

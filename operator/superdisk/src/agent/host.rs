@@ -40,17 +40,10 @@ impl Host for AgentHost<'_> {
         self.disk.look_closely().map_err(|error| chain(&error))
     }
 
-    fn is_frozen(&self) -> bool {
-        // By a snapshot: its agent may have been killed before it could thaw.
-        self.agent.memory().frozen || self.agent.snapshots().frozen.is_some()
-    }
-
     fn thaw(&self) -> Result<(), String> {
-        let thawed = self.disk.freezer().thaw();
-        let thawed = thawed.map_err(|error| format!("failed to thaw: {}", chain(&error)));
-        // Thawed by hand meanwhile, or never frozen: either way the unmount tells.
+        self.disk.freezer().thaw().map_err(|error| chain(&error))?;
         self.agent.thawed();
-        thawed
+        Ok(())
     }
 
     fn unmount(&self, target: &Path) -> io::Result<()> {

@@ -7,14 +7,14 @@
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{metrics, status::Report};
 
 /// Longest request that is read: a line and some headers.
 const REQUEST_BYTES: u64 = 8 << 10;
-/// A client that takes longer holds up all others.
+/// How long a conversation may take: a client holds up all others.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the answers are made of.
@@ -30,13 +30,48 @@ pub trait Source {
 /// Serves until the process ends. Errors of single connections concern their clients only.
 pub fn serve(listener: &TcpListener, source: &dyn Source) {
     for stream in listener.incoming().flatten() {
-        let _ = converse(&stream, source);
+        let _ = converse(&stream, source, PATIENCE);
     }
 }
 
-fn converse(stream: &TcpStream, source: &dyn Source) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// A connection that can be used up to a moment, however often.
+#[derive(Clone, Copy)]
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Until<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn converse(stream: &TcpStream, source: &dyn Source, patience: Duration) -> io::Result<()> {
+    let end = Instant::now() + patience;
+    let mut stream = Until { stream, end };
     let mut lines = BufReader::new(stream.take(REQUEST_BYTES)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     // To the end of the head: a connection closed with unread bytes is reset, and the answer lost.
@@ -46,7 +81,6 @@ fn converse(stream: &TcpStream, source: &dyn Source) -> io::Result<()> {
         }
     }
     let Response { status, kind, body } = answer(&first, source);
-    let mut stream = stream;
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -132,6 +166,7 @@ mod tests {
     use crate::{
         heal::memory::Memory,
         status::tests::{lost, sample},
+        stop::Stop,
     };
 
     struct Fixed {
@@ -230,5 +265,30 @@ mod tests {
         );
         let json: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(json["ready"], true);
+    }
+
+    #[test]
+    fn a_client_that_goes_on_byte_by_byte_is_hung_up_on_when_its_time_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let (patience, stop) = (Duration::from_millis(200), Stop::default());
+        thread::scope(|scope| {
+            let other = stop.clone();
+            scope.spawn(move || {
+                // A head has no end as long as its lines have none.
+                while !other.pause(patience / 10) && client.write_all(b"x").is_ok() {}
+            });
+            let source = fixed(None);
+            let conversing = scope.spawn(move || converse(&stream, &source, patience));
+            let began = Instant::now();
+            while !conversing.is_finished() && began.elapsed() < 20 * patience {
+                thread::yield_now();
+            }
+            let is_over = conversing.is_finished();
+            stop.say();
+            assert!(is_over, "it takes as long as the client likes");
+            conversing.join().unwrap().unwrap_err();
+        });
     }
 }

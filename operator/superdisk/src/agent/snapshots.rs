@@ -148,8 +148,11 @@ impl Snapshots {
                     generation,
                     lost,
                 };
-                // Before it is done: an agent that is killed in it leaves a filesystem that the next one thaws.
-                self.agent.keep_snapshots(Some(held), self.last());
+                // Before it is done: an agent that is killed in it leaves a filesystem that the next one thaws. It thaws
+                // none that it does not know of.
+                if let Err(error) = self.agent.keep_snapshots(Some(held), self.last()) {
+                    return Some(failed(&error));
+                }
                 Some(match self.disk.freezer().freeze_for_snapshot(LONGEST) {
                     Ok(()) => Event::Froze,
                     Err(error) => failed(&error),
@@ -196,13 +199,12 @@ impl Snapshots {
 
     /// The generation after the snapshot; a beat makes up for it where that fails.
     fn unmark(&self) {
-        let done = match self.facts() {
-            // A header that is on the local disks alone would speak for a durable leg that has it not.
-            Ok(facts) if facts.mirror.is_none() || is_lost(&facts) => Ok(()),
-            Ok(facts) => self.disk.unmark(&facts).map_err(|error| chain(&error)),
-            Err(why) => Err(why),
-        };
-        if let Err(why) = done {
+        let looked = self.facts();
+        let seen = looked.as_ref().ok();
+        // A header that is on the local disks alone would speak for a durable leg that has it not.
+        let reached = seen.filter(|facts| facts.mirror.is_some() && !is_lost(facts));
+        let done = self.disk.unmark(reached).map_err(|error| chain(&error));
+        if let Err(why) = done.and(looked.map(drop)) {
             say(&format!(
                 "the header still names the snapshot, until the next is written: {why}"
             ));
@@ -215,7 +217,11 @@ impl Snapshots {
             self.disk.freezer().hold_red_line();
         }
         match retry(THAW, || self.disk.freezer().thaw_snapshot()) {
-            Ok(()) => self.agent.keep_snapshots(None, self.last()),
+            Ok(()) => {
+                if let Err(error) = self.agent.keep_snapshots(None, self.last()) {
+                    say(&chain(&error));
+                }
+            }
             Err(error) => say(&format!(
                 "failed to thaw: {}; run `fsfreeze --unfreeze` on the filesystem",
                 chain(&error)
@@ -299,5 +305,36 @@ impl socket::Handler for Arc<Snapshots> {
             "who asked for the snapshot {id} is gone: it is given up"
         ));
         self.drive(Event::CallerGone { id });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{
+        agent::{disk::tests::node, state::tests::spec},
+        claim::StateFolder,
+        heal::tests::LIMITS,
+    };
+
+    #[test]
+    fn nothing_is_frozen_that_cannot_be_written_down_for_the_next_agent() {
+        let (root, disk) = node();
+        let folder = root.path().join("state");
+        let state = StateFolder::new(&folder, "vol");
+        let agent = Arc::new(AgentState::new(&spec(), state, root.path()));
+        let snapshots = Snapshots::new(Arc::new(disk), agent, LIMITS);
+        // Nobody can write where a folder is.
+        fs::create_dir_all(folder.join("vol.snapshot.new")).unwrap();
+        let freeze = Action::Freeze {
+            id: "nightly".parse().unwrap(),
+            generation: 7,
+        };
+        let Some(Event::Failed { why }) = snapshots.act(freeze) else {
+            panic!("it was frozen");
+        };
+        assert!(why.contains("vol.snapshot.json"), "{why}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kept::{Files, Kept};
+use kept::{Files, Kept, log};
 
 use super::{
     http::Source,
@@ -17,7 +17,8 @@ use super::{
     workers::{Outcome, Tried},
 };
 use crate::{
-    claim::StateFolder,
+    assemble::chain,
+    claim::{ClaimError, Record, StateFolder},
     heal::{
         Condition, Decision, Limits, Step, decide,
         facts::Facts,
@@ -49,6 +50,8 @@ struct Inner {
     report: Option<Report>,
     /// Why the last beat failed. An agent that starts finds out by its own first one.
     beat_error: Option<String>,
+    /// Why the record of the pod could not be written.
+    record_error: Option<String>,
     looked: Instant,
     stopping: bool,
     said: String,
@@ -67,6 +70,7 @@ impl AgentState {
             patrol: files.patrol(),
             report: None,
             beat_error: None,
+            record_error: None,
             looked: Instant::now(),
             stopping: false,
             said: String::new(),
@@ -93,6 +97,26 @@ impl AgentState {
     #[must_use]
     pub fn mirror(&self) -> Option<String> {
         self.inner().kept.mirror.clone()
+    }
+
+    /// Writes down which pod this is for, where that is not written yet. An agent without it does everything but be reaped.
+    pub fn keep_record(&self, record: &Record) {
+        let kept = self.files.keep_record(record);
+        let error = kept.err().map(|error| {
+            let error = chain(&error);
+            format!("`reap` cannot take this super-disk down once its pod is gone: {error}")
+        });
+        let mut inner = self.inner();
+        if let Some(error) = error.as_ref().filter(|_| inner.record_error != error) {
+            say(error);
+        }
+        inner.record_error = error;
+    }
+
+    /// Whether it could not be written down which pod this is for.
+    #[must_use]
+    pub fn lacks_record(&self) -> bool {
+        self.inner().record_error.is_some()
     }
 
     /// Decides by what is seen and remembered.
@@ -157,8 +181,10 @@ impl AgentState {
     /// The filesystem takes writes again.
     pub fn thawed(&self) {
         let mut inner = self.inner();
-        inner.kept.memory.frozen = false;
-        self.files.save(&inner.kept);
+        if inner.kept.memory.frozen {
+            inner.kept.memory.frozen = false;
+            self.files.save(&inner.kept);
+        }
         drop(inner);
         let snapshots::Kept {
             boot: _,
@@ -166,7 +192,7 @@ impl AgentState {
             last,
         } = self.snapshots();
         if frozen.is_some() {
-            self.keep_snapshots(None, frozen.or(last));
+            log(self.keep_snapshots(None, frozen.or(last)));
         }
     }
 
@@ -177,8 +203,12 @@ impl AgentState {
     }
 
     /// Keeps which snapshot holds the filesystem, and which one was before it.
-    pub fn keep_snapshots(&self, frozen: Option<Past>, last: Option<Past>) {
-        self.files.save_snapshots(frozen, last);
+    pub fn keep_snapshots(
+        &self,
+        frozen: Option<Past>,
+        last: Option<Past>,
+    ) -> Result<(), ClaimError> {
+        self.files.save_snapshots(frozen, last)
     }
 
     /// Lets the probes and the page of metrics know.
@@ -223,10 +253,11 @@ impl AgentState {
                 .refusal
                 .clone()
                 .filter(|_| facts.mirror.is_none()),
-            last_error: joined(
-                inner.kept.last_error.as_deref(),
-                inner.beat_error.as_deref(),
-            ),
+            last_error: joined([
+                &inner.kept.last_error,
+                &inner.beat_error,
+                &inner.record_error,
+            ]),
             generation: inner.kept.generation,
         };
         let memory = &inner.kept.memory;
@@ -279,9 +310,9 @@ impl AgentState {
     }
 }
 
-/// What failed of a step, and of the last beat.
-fn joined(step: Option<&str>, beat: Option<&str>) -> Option<String> {
-    let said: Vec<&str> = step.into_iter().chain(beat).collect();
+/// What failed of a step, of the last beat, and of the record.
+fn joined(errors: [&Option<String>; 3]) -> Option<String> {
+    let said: Vec<&str> = errors.into_iter().flatten().map(String::as_str).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
 

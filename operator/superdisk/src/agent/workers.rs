@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     assemble::chain,
-    heal::{Condition, Decision, Step, facts::Facts},
+    heal::{Condition, Decision, DurableLoss, Step, facts::Facts},
     lineage::BrokenSlots,
     log::say,
     model::Refusal,
@@ -26,8 +26,11 @@ use crate::{
 
 /// Before something that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How often the lineage is written: what a snapshot put back can be behind without being noticed.
+/// How often the lineage is written: what a snapshot put back can be behind without being noticed. Another node watches
+/// three times as long before it takes the network disk for unused.
 const BEAT: Duration = Duration::from_secs(10);
+/// Before a beat that a plan did not let through is tried again.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +113,9 @@ pub struct Workers {
     freeze: Worker,
     beat: Worker,
     steps: Worker,
+    /// Whether there are beats in the present condition.
+    beats: bool,
+    beat_begun: Instant,
     beat_at: Instant,
     messages: mpsc::Receiver<Message>,
 }
@@ -153,6 +159,8 @@ impl Workers {
             freeze: worker(Which::Freeze),
             beat: worker(Which::Beat),
             steps: worker(Which::Steps),
+            beats: false,
+            beat_begun: Instant::now(),
             beat_at: Instant::now(),
             messages,
         }
@@ -176,6 +184,9 @@ impl Workers {
         match outcome {
             None => worker.busy = false,
             Some(outcome) => {
+                if matches!(outcome.tried, Tried::Beat(_)) {
+                    self.beat_at = self.beat_begun + BEAT;
+                }
                 if outcome.error.is_some() {
                     worker.not_before = Instant::now() + PAUSE;
                 }
@@ -199,24 +210,44 @@ impl Workers {
             .partition(|step| *step == Step::Freeze);
         self.freeze.begin_steps(freeze, facts);
         self.steps.begin_steps(work, facts);
-        let lasts = match decision.condition {
-            Condition::Healthy | Condition::Rebuilding | Condition::FastLost { .. } => true,
+        self.beats = match decision.condition {
+            Condition::Healthy
+            | Condition::Rebuilding
+            | Condition::FastLost { .. }
+            | Condition::DurableLost {
+                why: DurableLoss::Returned,
+                ..
+            } => true,
             Condition::NotAssembled | Condition::DurableLost { .. } | Condition::WrongWay => false,
         };
-        if lasts && Instant::now() >= self.beat_at && self.beat.begin(Job::Beat(facts.clone())) {
-            self.beat_at = Instant::now() + BEAT;
+        let now = Instant::now();
+        if self.beats && now >= self.beat_at && self.beat.begin(Job::Beat(facts.clone())) {
+            (self.beat_begun, self.beat_at) = (now, now + SOON);
         }
     }
 
-    /// Waits until no job is under way, at most until `deadline`; the outcomes are dropped.
-    pub fn end(&mut self, deadline: Instant) {
+    /// How long nothing has to be handed out, `longest` at most: until the next beat, whatever is looked at before it.
+    #[must_use]
+    pub fn rest(&self, longest: Duration) -> Duration {
+        // The end of one that is under way wakes.
+        if !self.beats || self.beat.busy {
+            return longest;
+        }
+        let next = self.beat_at.max(self.beat.not_before);
+        longest.min(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Waits until no job is under way, at most until `deadline`; what came of them.
+    pub fn end(&mut self, deadline: Instant) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
         while self.freeze.busy || self.beat.busy || self.steps.busy {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.messages.recv_timeout(left / 2) {
-                Ok(message) => self.take(message, &mut Vec::new()),
-                Err(_) => return,
+                Ok(message) => self.take(message, &mut outcomes),
+                Err(_) => break,
             }
         }
+        outcomes
     }
 }
 
@@ -268,6 +299,10 @@ fn do_job(disk: &SuperDisk, job: Job, begun: &dyn Fn(&Step), tell: &dyn Fn(Outco
                 Ok(Up::WithoutFastLeg(why)) => {
                     (Some(format!("serving without the fast leg: {why}")), None)
                 }
+                Ok(Up::NotGrown(why)) => (
+                    Some(format!("serving at the size that it had: {why}")),
+                    None,
+                ),
                 Ok(Up::Refused(refusal)) => (None, Some(refusal)),
                 Err(error) => (Some(chain(&error)), None),
             };
@@ -290,5 +325,95 @@ fn do_job(disk: &SuperDisk, job: Job, begun: &dyn Fn(&Step), tell: &dyn Fn(Outco
                 refusal: None,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        agent::{
+            disk::tests::node,
+            state::tests::spec,
+            watch::{Watch, Woken},
+        },
+        claim::StateFolder,
+        heal::tests::healthy,
+    };
+
+    fn started() -> (TempDir, Workers, Watch) {
+        let (root, disk) = node();
+        let state = StateFolder::new(&root.path().join("state"), "vol");
+        let agent = AgentState::new(&spec(), state, root.path());
+        let (watch, waker) = Watch::new(Path::new("/")).unwrap();
+        let workers = Workers::start(Arc::new(disk), Arc::new(agent), waker);
+        (root, workers, watch)
+    }
+
+    fn decided(condition: Condition, steps: Vec<Step>) -> Decision {
+        Decision {
+            condition,
+            notices: Vec::new(),
+            steps,
+        }
+    }
+
+    const LONGEST: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_rest_ends_with_the_next_beat_however_often_it_was_broken() {
+        let (_root, mut workers, _watch) = started();
+        assert_eq!(workers.rest(LONGEST), LONGEST, "there are no beats yet");
+        workers.beats = true;
+        workers.beat_at = Instant::now() + Duration::from_secs(3);
+        for _ in 0..2 {
+            assert!(workers.rest(LONGEST) <= Duration::from_secs(3));
+        }
+        workers.beat_at = Instant::now();
+        assert_eq!(workers.rest(LONGEST), Duration::ZERO);
+        // One that failed is tried again after its pause, and the end of one that is under way wakes.
+        workers.beat.not_before = Instant::now() + Duration::from_secs(60);
+        assert!(workers.rest(LONGEST) > Duration::from_secs(30));
+        workers.beat.busy = true;
+        assert_eq!(workers.rest(LONGEST), LONGEST);
+    }
+
+    #[test]
+    fn the_next_beat_is_due_ten_seconds_after_the_last_began_or_soon_after_one_that_a_plan_held_up()
+    {
+        let (_root, mut workers, mut watch) = started();
+        let mut unmounted = healthy();
+        unmounted.mount = None;
+        workers.hand_out(&decided(Condition::Healthy, vec![]), &unmounted);
+        assert!(workers.rest(LONGEST) == LONGEST || !workers.beat.busy);
+        while workers.beat.busy {
+            assert_eq!(watch.sleep(LONGEST).unwrap(), Woken::Look);
+            workers.outcomes();
+        }
+        // Its header could not be read: that was a beat.
+        assert_eq!(workers.beat_at, workers.beat_begun + BEAT);
+        let held_up = Message {
+            worker: Which::Beat,
+            outcome: None,
+        };
+        workers.beat_at = workers.beat_begun + SOON;
+        workers.take(held_up, &mut Vec::new());
+        assert_eq!(workers.beat_at, workers.beat_begun + SOON);
+        workers.hand_out(&decided(Condition::NotAssembled, vec![]), &unmounted);
+        assert_eq!(workers.rest(LONGEST), LONGEST);
+    }
+
+    #[test]
+    fn what_came_of_the_last_jobs_is_known_at_the_end() {
+        let (_root, mut workers, _watch) = started();
+        let step = Step::ClearWriteError;
+        let decision = decided(Condition::NotAssembled, vec![step.clone()]);
+        workers.hand_out(&decision, &healthy());
+        let outcomes = workers.end(Instant::now() + LONGEST);
+        assert_eq!(outcomes, [Outcome::done(&step, &healthy())]);
     }
 }

@@ -1,6 +1,7 @@
 //! Writes lineage headers to their slots, past the page cache and down to the medium.
 
 use std::{
+    fmt,
     fs::OpenOptions,
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -8,9 +9,32 @@ use std::{
 };
 
 use crate::{
-    inventory::Blocks,
+    inventory::{Blocks, Identity},
     lineage::{Header, SLOT_BYTES},
 };
+
+/// Where a durable leg keeps its headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub durable: &'a Identity,
+    /// Where the two slots lie, in bytes.
+    pub region: u64,
+}
+
+/// Writes a header, to its slot or to the other one; why its own was not written.
+pub type WriteHeader<'a> = &'a dyn Fn(&Header) -> io::Result<Option<io::Error>>;
+
+/// What writes headers to the durable leg while a plan is carried out: the beats of an agent.
+pub trait Beside: fmt::Debug {
+    /// Has a header of the plan written while nothing else is, as the one that follows the newest: what was written
+    /// since it was decided must not stay in front of it.
+    fn in_turn(
+        &self,
+        place: Place<'_>,
+        header: &Header,
+        write: WriteHeader<'_>,
+    ) -> io::Result<Option<io::Error>>;
+}
 
 /// Writes a header to its slot, or to the other one; why its own was not written.
 pub(crate) fn write_header(

@@ -19,10 +19,13 @@ use crate::{
     action::{self, Action, Leg},
     command::{CommandError, Commands},
     inventory::{self, ObserveError, Tried},
+    lineage::{Header, Point},
+    model::Seen,
     spec::{FilesystemKind, Spec},
     sysfs::under,
 };
 use headers::erase_headers;
+pub use headers::{Beside, Place, WriteHeader};
 pub(crate) use headers::{in_either_slot, write_header, write_slot};
 use holds::still_holds;
 
@@ -30,8 +33,10 @@ use holds::still_holds;
 const RELEASE: Duration = Duration::from_secs(10);
 /// How long md may take to see that a mirror with one leg has nothing to copy to.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Longer than an agent's pause between two beats.
-pub(crate) const WATCH: Duration = Duration::from_secs(12);
+/// Three times an agent's pause between two beats: one that is late, or fails, is not taken for the last.
+const WATCH: Duration = Duration::from_secs(30);
+/// Between two looks at the header meanwhile.
+const WATCH_LOOK: Duration = Duration::from_secs(1);
 /// Between two looks at something that sysfs tells only when asked.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -78,6 +83,7 @@ pub struct Executor<'a> {
     root: PathBuf,
     blocks: &'a dyn inventory::Blocks,
     commands: Commands,
+    beside: Option<&'a dyn Beside>,
     /// Steps until the process ends as if it had been killed; for tests of what that leaves behind.
     fuse: Option<u32>,
 }
@@ -99,7 +105,17 @@ impl<'a> Executor<'a> {
             root: root.to_owned(),
             blocks,
             commands: Commands::new(),
+            beside: None,
             fuse: stop_after,
+        }
+    }
+
+    /// While this writes headers, too.
+    #[must_use]
+    pub fn beside(self, beside: &'a dyn Beside) -> Self {
+        Self {
+            beside: Some(beside),
+            ..self
         }
     }
 
@@ -188,11 +204,22 @@ impl<'a> Executor<'a> {
                 region,
                 header,
             } => {
-                let node = match leg {
-                    Leg::Durable(identity) => identity.path.clone(),
-                    Leg::Fast { array, stripe: _ } => Path::new("/dev").join(array),
+                let write = |node: &Path, header: &Header| {
+                    write_header(&under(&self.root, node), *region, header)
                 };
-                let refused = write_header(&under(&self.root, &node), *region, header)?;
+                let refused = match (leg, self.beside) {
+                    (Leg::Durable(durable), Some(beside)) => {
+                        let place = Place {
+                            durable,
+                            region: *region,
+                        };
+                        beside.in_turn(place, header, &|header| write(&durable.path, header))?
+                    }
+                    (Leg::Durable(durable), None) => write(&durable.path, header)?,
+                    (Leg::Fast { array, stripe: _ }, _) => {
+                        write(&Path::new("/dev").join(array), header)?
+                    }
+                };
                 Ok(refused.map_or_else(String::new, |error| {
                     format!("its place cannot be written, the other one is used: {error}")
                 }))
@@ -244,8 +271,14 @@ impl<'a> Executor<'a> {
                 rustix::mount::mount(&source, at, kind.as_str(), flags, data)?;
                 Ok(())
             }
-            Action::Watch { .. } => {
-                pause(WATCH);
+            Action::Watch { durable, seen } => {
+                let node = under(&self.root, &durable.path);
+                watch(
+                    WATCH,
+                    WATCH_LOOK,
+                    || inventory::header_on(self.blocks, &node),
+                    *seen,
+                );
                 Ok(())
             }
             Action::LimitWait { device, millis } => {
@@ -284,6 +317,15 @@ impl<'a> Executor<'a> {
     }
 }
 
+/// Lets the time pass, unless the header goes on from what was seen of it: more than that nobody has to know.
+fn watch(time: Duration, every: Duration, header: impl Fn() -> Seen<Header>, seen: Point) {
+    let goes_on = || matches!(header(), Seen::Present(header) if header.point != seen);
+    let end = Instant::now() + time;
+    while Instant::now() < end && !goes_on() {
+        pause(every);
+    }
+}
+
 /// Tries until it succeeds or the time is over.
 pub fn retry<T, E>(time: Duration, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + time;
@@ -302,4 +344,46 @@ pub fn retry<T, E>(time: Duration, mut attempt: impl FnMut() -> Result<T, E>) ->
 )]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::superblock::Uuid;
+
+    fn header() -> Header {
+        Header::first("pvc-1".parse().unwrap(), Uuid([1; 16]), Uuid([2; 16]))
+    }
+
+    /// How often the header was looked at: its first looks find `found`, and then it has gone on.
+    fn looks(time: Duration, found: Seen<Header>, first: usize) -> usize {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            match looks.get() > first {
+                true => Seen::Present(header().next()),
+                false => found.clone(),
+            }
+        };
+        watch(time, Duration::from_millis(1), look, header().point);
+        looks.get()
+    }
+
+    #[test]
+    fn a_watch_ends_when_the_header_goes_on_and_otherwise_when_its_time_is_over() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        for unmoved in [
+            Seen::Present(header()),
+            Seen::Unknown("EIO".to_owned()),
+            Seen::Absent,
+        ] {
+            assert_eq!(looks(HOUR, unmoved.clone(), 3), 4);
+            let time = Duration::from_millis(20);
+            let began = Instant::now();
+            looks(time, unmoved, usize::MAX);
+            assert!(began.elapsed() >= time);
+        }
+    }
 }

@@ -70,6 +70,8 @@ pub enum DurableLoss {
     WriteError,
     /// So many sectors of it miss what was written.
     BadSectors(u64),
+    /// Nothing any more: it was lost, and is whole again. Whether what is written now lasts, nobody has decided.
+    Returned,
 }
 
 impl fmt::Display for DurableLoss {
@@ -81,6 +83,7 @@ impl fmt::Display for DurableLoss {
             Self::NotInSync => f.write_str("it is not in sync"),
             Self::WriteError => f.write_str("a write to it failed"),
             Self::BadSectors(sectors) => write!(f, "{sectors} of its sectors miss writes"),
+            Self::Returned => f.write_str("it was lost, and is in sync again"),
         }
     }
 }

@@ -73,6 +73,7 @@ pub enum AttemptKind {
 impl Memory {
     /// Takes note of what only time tells.
     pub fn observe(&mut self, facts: &Facts, now: Seconds) {
+        self.forget_the_future(now);
         self.stalled_since = is_stalled(facts).then(|| self.stalled_since.unwrap_or(now));
         if facts.mirror.is_some() {
             self.last_beat.get_or_insert(now);
@@ -83,6 +84,25 @@ impl Memory {
         }
         if let Some(mirror) = &facts.mirror {
             self.check.observe(mirror, now);
+        }
+    }
+
+    /// What was done while the clock was ahead was done now at the latest: a pause is not longer for it.
+    fn forget_the_future(&mut self, now: Seconds) {
+        let Self {
+            frozen: _,
+            rebuild_wanted: _,
+            attempts,
+            check,
+            grew_at,
+            stalled_since,
+            last_beat,
+            broken_slots: _,
+        } = self;
+        let attempts = attempts.iter_mut().map(|attempt| &mut attempt.at);
+        let others = [&mut check.last_finished, grew_at, stalled_since, last_beat];
+        for at in attempts.chain(others.into_iter().flatten()) {
+            *at = now.min(*at);
         }
     }
 

@@ -250,6 +250,24 @@ fn every_way_to_lose_the_durable_leg_freezes_and_does_nothing_else() {
 }
 
 #[test]
+fn a_loss_that_is_over_stays_the_condition_while_the_filesystem_is_frozen() {
+    let frozen = Memory {
+        frozen: true,
+        ..Memory::default()
+    };
+    let condition = Condition::DurableLost {
+        why: DurableLoss::Returned,
+        frozen: true,
+    };
+    // As it is asked for in each round, and nothing else.
+    let facts = with(|facts| mirror(facts).knobs.rotational = true);
+    assert_eq!(remembered(&facts, &frozen), (condition, vec![Step::Freeze]));
+    // What is not mounted hangs nobody.
+    let unmounted = with(|facts| facts.mount = None);
+    assert_eq!(remembered(&unmounted, &frozen).0, Condition::Healthy);
+}
+
+#[test]
 fn a_copy_in_a_direction_we_did_not_choose_is_stopped() {
     let facts = with(|facts| mirror(facts).sync.action = SyncAction::Resync);
     assert_eq!(
@@ -407,6 +425,35 @@ fn a_slot_that_takes_no_header_is_said_and_nothing_is_done_about_it() {
     assert_eq!(decision.steps, []);
     memory.beat(NOW + 10, BrokenSlots::default());
     assert_eq!(decide(&LIMITS, &healthy(), &memory, NOW + 10).notices, []);
+}
+
+#[test]
+fn a_clock_that_was_a_month_ahead_delays_no_repair_by_more_than_its_pause() {
+    const MONTH: Seconds = 30 * DAY;
+    let ahead = NOW + MONTH;
+    let stalled = with(|facts| {
+        fast(facts).flags.in_sync = false;
+        mirror(facts).sync.action = SyncAction::Idle;
+    });
+    let mut memory = Memory::default();
+    memory.observe(&grown(), ahead);
+    memory.before(&Step::Grow, ahead);
+    memory.before(&Step::RebuildFastLeg, ahead);
+    memory.beat(ahead, BrokenSlots::default());
+    memory.check.last_finished = Some(ahead);
+    // The clock is set right.
+    memory.observe(&grown(), NOW);
+    let at = |facts: &Facts, later| decide(&LIMITS, facts, &memory, NOW + later);
+    let pause = lost(WaitingOn::Pause(NOW + 600));
+    assert_eq!(at(&blank_devices(), 0).condition, pause);
+    assert_eq!(at(&blank_devices(), 600).steps, [Step::RebuildFastLeg]);
+    assert_eq!(at(&grown(), DAY - 1).steps, []);
+    assert_eq!(at(&grown(), DAY).steps, [Step::Grow]);
+    assert_eq!(at(&healthy(), NO_BEAT).notices, [Notice::NoBeat(NO_BEAT)]);
+    assert_eq!(memory.check.last_finished, Some(NOW));
+    memory.observe(&stalled, ahead);
+    memory.observe(&stalled, NOW);
+    assert_eq!(memory.stalled_since, Some(NOW));
 }
 
 /// Runs the decision for a day against a world that answers every step with `facts`; what was tried, and when.

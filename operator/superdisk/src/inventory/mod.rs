@@ -64,6 +64,8 @@ pub struct Tried {
     pub grow_mirror: Option<String>,
     /// The filesystem was told to grow: what is on disk of it lags behind.
     pub grown: bool,
+    /// The filesystem could not be made larger: what its program said.
+    pub grow_filesystem: Option<String>,
     /// The kernel was told to wait less for local devices, and may not have taken it.
     pub waits_limited: bool,
     /// All that the fast leg would give to the durable leg could be read.

@@ -278,7 +278,8 @@ fn grow_filesystem(
     let smaller = ours
         .filesystem
         .is_some_and(|filesystem| filesystem.bytes.saturating_add(FILESYSTEM_SLACK) < mirror.bytes);
-    (spec.policy.grow && smaller && !inventory.tried.grown).then(|| Action::GrowFilesystem {
+    let tried = inventory.tried.grown || inventory.tried.grow_filesystem.is_some();
+    (spec.policy.grow && smaller && !tried).then(|| Action::GrowFilesystem {
         array: mirror.name.clone(),
         at: spec.mount.clone(),
         kind: spec.filesystem,

@@ -2,7 +2,7 @@
 
 use super::wire::{Code, Refusal};
 use crate::{
-    heal::{Condition, Decision, Notice, facts::Facts},
+    heal::{Condition, Decision, DurableLoss, Notice, facts::Facts},
     md::SyncAction,
 };
 
@@ -34,7 +34,9 @@ pub fn obstacle(facts: &Facts, decision: &Decision, known: Known) -> Option<Refu
             "Ask the pod that has it next",
         ));
     }
-    if let Condition::DurableLost { why, .. } = &decision.condition {
+    if let Condition::DurableLost { why, .. } = &decision.condition
+        && *why != DurableLoss::Returned
+    {
         return Some(durable_lost(&format!("The network disk is lost: {why}")));
     }
     if red_line {

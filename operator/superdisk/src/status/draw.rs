@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Report;
 use crate::{
     heal::{
-        Condition, Notice, WaitingOn,
+        Condition, DurableLoss, Notice, WaitingOn,
         facts::{Facts, Leg, Mirror, Stripe},
         memory::Seconds,
     },
@@ -346,11 +346,22 @@ fn said(report: &Report) -> Vec<String> {
              the fast leg, and it is rebuilt."
             .to_owned(),
     }));
-    if let Condition::DurableLost { .. } = report.condition {
-        said.push(
-            "The newest data is on the local disks alone. Keep this node; see `superdisk resolve`."
-                .to_owned(),
-        );
+    if let Condition::DurableLost { why, .. } = report.condition {
+        let what_to_do = match why {
+            DurableLoss::Returned => {
+                "Writes stay stopped until this pod ends: delete it. The next one takes writes again, or asks which leg's \
+                 data counts."
+            }
+            DurableLoss::Removed
+            | DurableLoss::Faulty
+            | DurableLoss::Gone
+            | DurableLoss::NotInSync
+            | DurableLoss::WriteError
+            | DurableLoss::BadSectors(_) => {
+                "The newest data is on the local disks alone. Keep this node; see `superdisk resolve`."
+            }
+        };
+        said.push(what_to_do.to_owned());
     }
     if let Some(error) = &report.last_error {
         said.push(error.clone());

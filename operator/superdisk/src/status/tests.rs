@@ -179,6 +179,11 @@ fn the_red_line_is_drawn() {
 }
 
 #[test]
+fn a_network_disk_that_was_given_back_by_hand_is_drawn() {
+    draws("durable-returned", |_, _, memory| memory.frozen = true);
+}
+
+#[test]
 fn a_check_and_a_patrol_under_way_are_drawn() {
     draws("check", |facts, context, memory| {
         let mirror = facts.mirror.as_mut().unwrap();

@@ -339,3 +339,33 @@ fn nothing_is_decided_where_there_is_no_question() {
         assert_eq!(resolve(&mut world, keep), []);
     }
 }
+
+#[test]
+fn a_filesystem_that_cannot_grow_keeps_the_fast_leg_from_nothing() {
+    let wanted = "g-durable-grown-and-wanted";
+    let situation = situations().into_iter().find(|one| one.name == wanted);
+    let Situation {
+        spec, mut world, ..
+    } = situation.unwrap();
+    let mut tried = Tried::default();
+    for _ in 0..20 {
+        let Decision::Do(actions) = plan(&spec, &node(&world).observe(&spec, &tried)) else {
+            panic!("it waits, or is refused");
+        };
+        if actions.is_empty() {
+            assert!(tried.grow_filesystem.is_some(), "it was not to grow");
+            let (_, _, fast) = world.mirror().unwrap();
+            return assert!(fast.is_some(), "the fast leg was not added");
+        }
+        for action in actions {
+            if let Action::GrowFilesystem { .. } = action {
+                assert_eq!(tried.grow_filesystem, None, "it is tried once");
+                tried.grow_filesystem = Some("there is an error in it".to_owned());
+                break;
+            }
+            world.act(&action).unwrap();
+            tried.note(&action);
+        }
+    }
+    panic!("it does not come to an end");
+}

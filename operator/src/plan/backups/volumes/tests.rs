@@ -435,7 +435,10 @@ fn a_super_disk_is_copied_while_its_network_disk_has_everything() {
     }
     for seen in [
         None,
-        Some(super_disk(Condition::DurableLost { frozen: true })),
+        Some(super_disk(Condition::DurableLost {
+            frozen: true,
+            why: None,
+        })),
         Some(SuperDiskSeen::Silent("timed out".to_owned())),
         Some(SuperDiskSeen::Assembling),
     ] {

@@ -10,7 +10,7 @@ use crate::{
 const BOOT: Uuid = Uuid([2; 16]);
 
 #[test]
-fn there_is_no_beat_while_a_plan_is_done_and_there_are_some_before_and_after() {
+fn nothing_but_a_beat_writes_headers_while_a_plan_is_done() {
     let beats = Beats::default();
     assert!(beats.unless_planning().is_some());
     let planning = beats.planning();
@@ -65,6 +65,88 @@ fn a_header_in_place_of_a_lost_one_counts_once_the_disk_gives_it_back() {
     assert!(headers(false).give_back(&written));
     assert!(!headers(true).give_back(&written), "it is still lost");
     assert!(!headers(false).give_back(&written.next()), "one before");
+}
+
+fn known(header: Header) -> Beats {
+    let beats = Beats::default();
+    let found = Headers {
+        header,
+        ..headers(false)
+    };
+    beats.learn(&|| Ok(found.clone())).unwrap();
+    beats
+}
+
+fn in_use() -> Header {
+    header().opened(Uuid([5; 16]), BOOT)
+}
+
+/// Has a header of a plan written; what was written, in the end.
+fn planned(beats: &Beats, region: u64, header: &Header, fails: bool) -> Header {
+    let identity = identity();
+    let place = Place {
+        durable: &identity,
+        region,
+    };
+    let last = Mutex::new(None);
+    let written = beats.in_turn(place, header, &|header| {
+        *last.lock().unwrap() = Some(header.clone());
+        if fails {
+            return Err(io::Error::other("EIO"));
+        }
+        Ok(None)
+    });
+    assert_eq!(written.is_err(), fails);
+    last.into_inner().unwrap().unwrap()
+}
+
+fn newest(beats: &Beats) -> Option<Header> {
+    let headers = beats.headers();
+    headers.as_ref().map(|known| known.header.clone())
+}
+
+#[test]
+fn a_plans_header_follows_the_beats_that_came_after_it_was_decided_and_they_count_on_from_it() {
+    let decided = in_use().admitting(Uuid([6; 16]));
+    let now = in_use().next().next().next();
+    let beats = known(now.clone());
+    let written = planned(&beats, 4096, &decided, false);
+    assert_eq!(written, now.admitting(Uuid([6; 16])));
+    assert_eq!(newest(&beats), Some(written));
+    assert_eq!(beats.generation(), Some(2));
+}
+
+#[test]
+fn a_plans_header_without_beats_since_is_written_as_it_was_decided() {
+    let decided = in_use().admitting(Uuid([6; 16]));
+    let beats = known(in_use());
+    assert_eq!(planned(&beats, 4096, &decided, false), decided);
+    assert_eq!(planned(&Beats::default(), 4096, &decided, false), decided);
+}
+
+#[test]
+fn after_a_plans_header_that_failed_or_went_elsewhere_it_is_read_again_what_to_count_on_from() {
+    let decided = in_use().admitting(Uuid([6; 16]));
+    for (region, fails) in [(4096, true), (8192, false)] {
+        let beats = known(in_use());
+        planned(&beats, region, &decided, fails);
+        assert_eq!((newest(&beats), beats.generation()), (None, None));
+    }
+}
+
+#[test]
+fn beside_a_plan_there_are_beats_of_a_volume_in_use_whose_header_is_known() {
+    let nowhere = Path::new("/nowhere");
+    let beat = |beats: &Beats| beats.write_beside_plan(nowhere);
+    assert_eq!(beat(&Beats::default()).unwrap(), None);
+    // It is being created.
+    assert_eq!(beat(&known(header())).unwrap(), None);
+    let lost = Beats::default();
+    lost.learn(&|| Ok(headers(true))).unwrap();
+    assert_eq!(beat(&lost).unwrap(), None);
+    // It would have been written, had the disk been there.
+    let tried = beat(&known(in_use()));
+    assert!(matches!(tried, Err(BeatError::AnotherDevice)), "{tried:?}");
 }
 
 /// A mirror that runs from the durable leg alone.

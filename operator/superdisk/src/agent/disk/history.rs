@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::atomic::Ordering};
 
-use super::{DiskError, SuperDisk};
+use super::{DiskError, SuperDisk, look::is_mounted};
 use crate::{
     agent::beats::{BeatError, Headers},
     heal::facts::Facts,
@@ -39,10 +39,11 @@ impl SuperDisk {
         generation.ok_or_else(|| failed("the header could not be read".into()))
     }
 
-    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now.
-    pub fn unmark(&self, facts: &Facts) -> Result<(), DiskError> {
+    /// Lets the next header begin the generation after the snapshot, and writes it unless a plan writes headers now, or it
+    /// cannot reach the durable leg (no `facts`).
+    pub fn unmark(&self, facts: Option<&Facts>) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
-        let Some(_beats) = self.beats.once_free() else {
+        let Some((_beats, facts)) = self.beats.once_free().zip(facts) else {
             return Ok(());
         };
         self.write_next(facts).map(drop)
@@ -57,13 +58,18 @@ impl SuperDisk {
         }
     }
 
-    /// Writes the next header to the legs, and answers which slots do not take theirs; `None` when a plan was under way,
-    /// which writes headers itself.
+    /// Writes the next header to the legs, or to the durable leg alone while a plan is carried out, and answers which
+    /// slots do not take theirs. `None` where only the plan may write: nothing is mounted, or the header is not known yet.
     pub fn beat(&self, facts: &Facts) -> Result<Option<BrokenSlots>, DiskError> {
-        let Some(_beats) = self.beats.unless_planning() else {
+        if let Some(_beats) = self.beats.unless_planning() {
+            return self.write_next(facts).map(Some);
+        }
+        // Only what is mounted stays assembled to the end of the plan.
+        if !is_mounted(facts) {
             return Ok(None);
-        };
-        self.write_next(facts).map(Some)
+        }
+        let written = self.beats.write_beside_plan(&self.root);
+        written.map_err(|error| DiskError::new("write the lineage", error))
     }
 
     fn write_next(&self, facts: &Facts) -> Result<BrokenSlots, DiskError> {
@@ -77,10 +83,7 @@ impl SuperDisk {
     /// Writes that all is well; what else is written after that begins a new generation.
     pub fn mark_clean(&self, facts: &Facts) -> Result<(), DiskError> {
         self.marked.store(false, Ordering::SeqCst);
-        let clean = |header: &Header| Header {
-            state: State::Clean,
-            ..self.next(header)
-        };
+        let clean = |header: &Header| ended(self.next(header));
         let written = self
             .beats
             .write(&self.root, facts, clean, &|| self.headers());
@@ -107,9 +110,52 @@ impl SuperDisk {
     }
 }
 
+/// The header of an orderly end. One that is being created has no data yet, and the next start has to know that.
+fn ended(header: Header) -> Header {
+    let state = match header.state {
+        State::Creating => State::Creating,
+        State::InUse | State::Clean => State::Clean,
+    };
+    Header { state, ..header }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::{agent::disk::tests::node, assemble::chain, heal::tests::healthy};
+    use super::{Header, State, ended};
+    use crate::{
+        agent::disk::tests::node, assemble::chain, heal::tests::healthy, superblock::Uuid,
+    };
+
+    fn header() -> Header {
+        Header::first("pvc-1".parse().unwrap(), Uuid([1; 16]), Uuid([2; 16]))
+    }
+
+    #[test]
+    fn a_volume_that_is_being_created_is_not_called_clean_when_it_is_taken_down() {
+        let in_use = header().opened(Uuid([3; 16]), Uuid([2; 16]));
+        let states = [header(), in_use].map(|header| ended(header).state);
+        assert_eq!(states, [State::Creating, State::Clean]);
+    }
+
+    #[test]
+    fn no_header_after_a_snapshot_names_it_also_where_none_can_be_written_now() {
+        let (_root, disk) = node();
+        let marked = header().marked("nightly".parse().unwrap());
+        disk.marked.store(true, super::Ordering::SeqCst);
+        assert_eq!(disk.next(&marked).snapshot, marked.snapshot);
+        disk.unmark(None).unwrap();
+        assert_eq!(disk.next(&marked), marked.unmarked());
+    }
+
+    #[test]
+    fn beside_a_plan_nothing_is_written_that_is_not_mounted_or_not_known() {
+        let (_root, disk) = node();
+        let _planning = disk.beats.planning();
+        assert_eq!(disk.beat(&healthy()).unwrap(), None);
+        let mut unmounted = healthy();
+        unmounted.mount = None;
+        assert_eq!(disk.beat(&unmounted).unwrap(), None);
+    }
 
     #[test]
     fn without_a_header_that_was_read_a_beat_fails() {

@@ -157,7 +157,7 @@ impl SuperDisk {
 }
 
 /// Whether the mirror is mounted where the super-disk belongs.
-fn is_mounted(facts: &Facts) -> bool {
+pub(super) fn is_mounted(facts: &Facts) -> bool {
     let mounted = facts.mount.as_ref().map(|mount| &mount.device);
     let mirror = facts.mirror.as_ref().map(|mirror| &mirror.name);
     mirror.is_some() && mounted == mirror

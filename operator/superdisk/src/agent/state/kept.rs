@@ -1,7 +1,7 @@
 //! What an agent keeps in the state folder for the one after it.
 //!
 //! A boot ends a freeze, a check and the name of the mirror: what was kept of them in another boot is left out. A file
-//! that cannot be written is said in the log and costs no more than that memory.
+//! that cannot be written is said in the log and costs no more than that memory; a full folder ends no agent.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agent::snapshots,
     assemble::chain,
-    claim::{ClaimError, StateFolder},
+    claim::{ClaimError, Record, StateFolder},
     heal::memory::Memory,
     log::say,
     patrol,
@@ -79,17 +79,26 @@ impl Files {
         }
     }
 
-    pub(super) fn save_snapshots(&self, frozen: Option<Past>, last: Option<Past>) {
+    /// Unlike the others, what comes of it is not only said: nothing may be frozen that is not written down.
+    pub(super) fn save_snapshots(
+        &self,
+        frozen: Option<Past>,
+        last: Option<Past>,
+    ) -> Result<(), ClaimError> {
         let kept = snapshots::Kept {
             boot: self.boot.clone(),
             frozen,
             last,
         };
-        log(self.folder.save("snapshot", &kept));
+        self.folder.save("snapshot", &kept)
+    }
+
+    pub(super) fn keep_record(&self, record: &Record) -> Result<(), ClaimError> {
+        self.folder.keep_record(record)
     }
 }
 
-fn log(saved: Result<(), ClaimError>) {
+pub(super) fn log(saved: Result<(), ClaimError>) {
     if let Err(error) = saved {
         say(&chain(&error));
     }

@@ -52,7 +52,8 @@ fn a_freeze_for_a_snapshot_is_remembered_until_the_boot_ends_or_somebody_thaws()
         generation: 7,
         lost: Some(Loss::AgentEnded),
     };
-    agent(root.path()).keep_snapshots(Some(held.clone()), None);
+    let kept = agent(root.path()).keep_snapshots(Some(held.clone()), None);
+    kept.unwrap();
     assert_eq!(agent(root.path()).snapshots().frozen, Some(held.clone()));
     boot(root.path(), "two\n");
     assert_eq!(agent(root.path()).snapshots().frozen, None);
@@ -100,6 +101,31 @@ fn what_failed_is_told_until_the_same_succeeds() {
     assert_eq!(came(added(), None), says("no header"));
     assert_eq!(came(Tried::BringUp, None), says("no header"));
     assert_eq!(came(beat(), None), None);
+}
+
+#[test]
+fn an_agent_whose_record_cannot_be_written_goes_on_and_says_so_until_it_can() {
+    let root = tempfile::tempdir().unwrap();
+    let agent = agent(root.path());
+    let record = crate::assemble::record(&spec(), Some("1".to_owned()));
+    let error = || {
+        let facts = healthy();
+        let decision = agent.decide(&LIMITS, &facts, NOW);
+        agent.report_of(&facts, &decision, NOW).last_error
+    };
+    // Nobody can write where a folder is.
+    let in_the_way = root.path().join("state/vol.record.new");
+    fs::create_dir_all(&in_the_way).unwrap();
+    agent.keep_record(&record);
+    assert!(agent.lacks_record());
+    let said = error().unwrap();
+    assert!(said.starts_with("`reap` cannot take this"), "{said}");
+    fs::remove_dir(in_the_way).unwrap();
+    agent.keep_record(&record);
+    assert!(!agent.lacks_record());
+    assert_eq!(error(), None);
+    let folder = StateFolder::new(&root.path().join("state"), "vol");
+    assert_eq!(folder.load("record"), Some(record));
 }
 
 /// `superdisk status` is another process: it knows by the state folder.
