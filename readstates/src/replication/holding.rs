@@ -71,8 +71,7 @@ impl Holding {
             | What::Seeded
             | What::Continue { .. }
             | What::Serves
-            | What::Trim { .. }
-            | What::Free => false,
+            | What::Trim { .. } => false,
         };
         // With what the frame itself takes.
         if self.account.bytes() > self.most && frame.entries.iter().any(takes_room) {
@@ -108,10 +107,7 @@ impl Holding {
         owned: Option<Owned<Arc<Image>>>,
     ) -> Option<(OfUsers, Duration)> {
         let now = self.time.now();
-        let mut backup = self.backup.lock();
-        let inherited = backup.learned(slot, config, owned, now);
-        backup.release(slot);
-        let inherited = inherited?;
+        let inherited = self.backup.lock().learned(slot, config, owned, now)?;
         let wait = inherited.serves_from.saturating_sub(now);
         Some((inherited, wait))
     }

@@ -99,8 +99,8 @@ impl<O, B: Clone> Backup<O, B> {
     /// A config of a slot, from the ring. `owned`: this member owned the slot until now; if the config names it as the
     /// backup, what it had is what the journal begins with. Returns what this member begins with if the config promotes it.
     ///
-    /// What a deposed owner has, or the backup of an owner that is deposed or has dropped it, is kept until
-    /// [`What::Free`]: see [`Backup::kept`].
+    /// What this member has as a backup is dropped when it is a backup no more. What its owner seeds it with is kept while
+    /// that one may still ask the ring to name it.
     pub fn learned(
         &mut self,
         slot: Slot,
@@ -120,6 +120,7 @@ impl<O, B: Clone> Backup<O, B> {
             }
         };
         let (me, owner) = (self.me, config.owner());
+        let is_backup = config.backup() == Some(me);
         let held = self.slots.get_mut(&slot)?;
         let of = held.journal.as_ref().map(Journal::of);
         let deposed = before.map(|before| before.owner());
@@ -132,13 +133,10 @@ impl<O, B: Clone> Backup<O, B> {
             (true, Some(before), _) => held.inherit(&before, &config),
             (true, None, _) | (false, _, _) => None,
         };
-        if let Some(owned) = owned.filter(|_| owner != me) {
-            let of = match config.backup() == Some(me) {
-                true => owner,
-                false => me,
-            };
-            held.journal = Some(Journal::handed_to(of, owned.epoch, owned.images()));
+        if let Some(owned) = owned.filter(|_| is_backup) {
+            held.journal = Some(Journal::handed_to(owner, owned.epoch, owned.images()));
         }
+        held.release(me, before);
         if let Some(deposed) = deposed
             && !mutant::takes(Shortcut::AcceptsAfterPromotion)
         {
@@ -240,12 +238,6 @@ impl<O, B: Clone> Backup<O, B> {
             What::Continue { sealed } => {
                 let journal = held.journal.as_ref();
                 journal.is_some_and(|it| it.continues(from, *sealed))
-            }
-            What::Free => {
-                if held.config.owner() == from {
-                    held.journal = held.journal.take().filter(|it| it.of() == from);
-                }
-                return;
             }
             What::Seeded
             | What::Serves
@@ -361,22 +353,11 @@ impl<O, B: Clone> Backup<O, B> {
             .map(|(slot, held)| (*slot, held.config.epoch()))
     }
 
-    /// The slots of which this member holds something, as the backup of others or for owners before: a member that is
-    /// drained holds nothing.
+    /// The slots of which this member holds something, as the backup of others or as one that is seeded.
     pub fn holds(&self) -> impl Iterator<Item = Slot> + '_ {
         let held = self.slots.iter();
         held.filter(|(_, held)| held.journal.is_some())
             .map(|(slot, _)| *slot)
-    }
-
-    /// Drops what this member has of a slot whose config names it for nothing. It need not be called: what is kept helps
-    /// whoever takes the slot from the dead ([`Backup::kept`]), and takes memory until [`What::Free`].
-    pub fn release(&mut self, slot: Slot) {
-        if let Some(held) = self.slots.get_mut(&slot) {
-            let is_named =
-                [Some(held.config.owner()), held.config.backup()].contains(&Some(self.me));
-            held.journal = held.journal.take().filter(|_| is_named);
-        }
     }
 
     /// Drops what is known of the streams of processes that `is_over` says have ended for long, unless one owns a slot or
@@ -397,16 +378,6 @@ impl<O, B: Clone> Backup<O, B> {
     #[must_use]
     pub fn senders(&self) -> usize {
         self.streams.len()
-    }
-
-    /// What this member has of a slot for a third one that took it from the dead, whose config was `taken`: it lacks what
-    /// was acknowledged since this member was dropped or deposed, and has what was before.
-    #[must_use]
-    pub fn kept(&self, slot: Slot, taken: &SlotConfig) -> Option<&Journal<O, B>> {
-        let journal = self.slots.get(&slot)?.journal.as_ref()?;
-        let was_dropped = journal.of() == taken.owner();
-        let was_deposed = journal.sealed().is_some() && journal.sealed() == taken.inherits();
-        (journal.is_complete() && (was_dropped || was_deposed)).then_some(journal)
     }
 }
 
@@ -439,6 +410,18 @@ impl<O, B> Held<O, B> {
     fn take_in(&mut self, from: Incarnation, epoch: Epoch, what: What<O, B>) {
         match what {
             What::Seed => self.journal = Some(Journal::seeded_by(from)),
+    /// Drops the journal unless the config names this member, or the owner may be seeding it and come to name it. An owner's
+    /// own swaps leave that seed as it is, but for one that names another backup: see [`super::Guard::learned`].
+    fn release(&mut self, me: Incarnation, before: Option<SlotConfig>) {
+        let (config, before) = (&self.config, before.and_then(|before| before.backup()));
+        let is_named = [Some(config.owner()), config.backup()].contains(&Some(me));
+        let may_be_named =
+            before != Some(me) && (config.backup().is_none() || config.backup() == before);
+        let owner = config.owner();
+        let is_seeded = |journal: &Journal<O, B>| may_be_named && journal.of() == owner;
+        self.journal = self.journal.take().filter(|it| is_named || is_seeded(it));
+    }
+
             What::Serves | What::Continue { .. } => self.said = Some(epoch),
             What::Seeded => {
                 if let Some(journal) = &mut self.journal {
@@ -464,7 +447,6 @@ impl<O, B> Held<O, B> {
                     journal.trim(user, version);
                 }
             }
-            What::Free => {}
         }
     }
 }

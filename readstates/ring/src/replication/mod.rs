@@ -117,9 +117,6 @@ pub enum What<O, B> {
         /// At which version.
         version: u64,
     },
-    /// The database has everything that any owner before acknowledged, or another backup has it: a member that was
-    /// deposed or dropped need not keep it.
-    Free,
 }
 
 /// Entries that are acknowledged together.
