@@ -80,8 +80,8 @@ pub enum NotPromoted {
     /// It has not all that was acknowledged.
     #[error("this backup is not complete: it was never seeded to the end by the owner")]
     Incomplete,
-    /// The owner is not silent for long enough.
-    #[error("the owner is not silent for long enough")]
+    /// The owner is not silent for long enough, and has its lease.
+    #[error("the owner is not silent for long enough, and has its lease")]
     NotSilent,
 }
 
@@ -261,11 +261,18 @@ impl<O, B: Clone> Backup<O, B> {
         held.take_in(from, epoch, what);
     }
 
-    /// Whether to ask the ring now to promote this member, and from which epoch.
+    /// Whether to ask the ring now to promote this member, and from which epoch. `is_dead` says which processes have no
+    /// lease any more: one that answers nothing need not be silent, for its frames may go on while it cannot renew its
+    /// lease.
     ///
     /// # Errors
     /// Why not.
-    pub fn may_promote(&self, slot: Slot, now: Duration) -> Result<Epoch, NotPromoted> {
+    pub fn may_promote(
+        &self,
+        slot: Slot,
+        now: Duration,
+        is_dead: impl Fn(Incarnation) -> bool,
+    ) -> Result<Epoch, NotPromoted> {
         let held = self.slots.get(&slot).ok_or(NotPromoted::NotBackup)?;
         let config = held.config;
         if config.backup() != Some(self.me) || config.owner() == self.me {
@@ -274,18 +281,23 @@ impl<O, B: Clone> Backup<O, B> {
         if self.is_incomplete(slot) && !mutant::takes(Shortcut::PromotesIncomplete) {
             return Err(NotPromoted::Incomplete);
         }
-        if now < self.silent_from(slot, held) + SILENCE {
+        let is_silent = now >= self.silent_from(slot, held) + SILENCE;
+        if !is_silent && !is_dead(config.owner()) {
             return Err(NotPromoted::NotSilent);
         }
         Ok(config.epoch())
     }
 
     /// The users of whom this member may be the last to have something that the database lacks: it may be promoted for
-    /// their slots, which have silent owners.
-    pub fn entrusted(&self, now: Duration) -> impl Iterator<Item = u64> + '_ {
+    /// their slots, which have silent or dead owners.
+    pub fn entrusted(
+        &self,
+        now: Duration,
+        is_dead: impl Fn(Incarnation) -> bool,
+    ) -> impl Iterator<Item = u64> {
         let slots = self.slots.iter();
         slots
-            .filter(move |&(slot, _)| self.may_promote(*slot, now).is_ok())
+            .filter(move |&(slot, _)| self.may_promote(*slot, now, &is_dead).is_ok())
             .filter_map(|(_, held)| held.journal.as_ref())
             .flat_map(|journal| journal.users())
     }
@@ -398,18 +410,6 @@ impl<O, B> Held<O, B> {
         }
     }
 
-    /// The journal, for this member that the config promotes: the ring promotes the backup that it names, and it names
-    /// one that is seeded, or was the owner before. So what is complete here is what the last owner had, even if that one
-    /// has swapped since without being noticed.
-    fn inherit(&mut self, before: &SlotConfig, config: &SlotConfig) -> Option<Journal<O, B>> {
-        let journal = self.journal.take()?;
-        let is_last = config.inherits().is_some() && journal.of() == before.owner();
-        (is_last && journal.is_complete()).then_some(journal)
-    }
-
-    fn take_in(&mut self, from: Incarnation, epoch: Epoch, what: What<O, B>) {
-        match what {
-            What::Seed => self.journal = Some(Journal::seeded_by(from)),
     /// Drops the journal unless the config names this member, or the owner may be seeding it and come to name it. An owner's
     /// own swaps leave that seed as it is, but for one that names another backup: see [`super::Guard::learned`].
     fn release(&mut self, me: Incarnation, before: Option<SlotConfig>) {
@@ -422,6 +422,18 @@ impl<O, B> Held<O, B> {
         self.journal = self.journal.take().filter(|it| is_named || is_seeded(it));
     }
 
+    /// The journal, for this member that the config promotes: the ring promotes the backup that it names, and it names
+    /// one that is seeded, or was the owner before. So what is complete here is what the last owner had, even if that one
+    /// has swapped since without being noticed.
+    fn inherit(&mut self, before: &SlotConfig, config: &SlotConfig) -> Option<Journal<O, B>> {
+        let journal = self.journal.take()?;
+        let is_last = config.inherits().is_some() && journal.of() == before.owner();
+        (is_last && journal.is_complete()).then_some(journal)
+    }
+
+    fn take_in(&mut self, from: Incarnation, epoch: Epoch, what: What<O, B>) {
+        match what {
+            What::Seed => self.journal = Some(Journal::seeded_by(from)),
             What::Serves | What::Continue { .. } => self.said = Some(epoch),
             What::Seeded => {
                 if let Some(journal) = &mut self.journal {

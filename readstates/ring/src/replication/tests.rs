@@ -30,13 +30,13 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Whether a backup asks to be promoted at this second.
+/// Whether a backup asks to be promoted at this second, while every process has its lease.
 fn may_promote(
     backup: &Backup<u8, Whole>,
     slot: u16,
     now: u64,
 ) -> Result<crate::Epoch, NotPromoted> {
-    backup.may_promote(at(slot), seconds(now))
+    backup.may_promote(at(slot), seconds(now), |_| false)
 }
 
 /// The config under which the owner has the backup.
@@ -169,6 +169,25 @@ fn owner_that_never_learned_while_heartbeats_flow() {
     );
     assert_eq!(may_promote(&backup, 7, 5), Ok(moved.epoch()));
     assert_eq!(may_promote(&backup, 8, 7), Ok(backed().epoch()));
+}
+
+#[test]
+fn an_owner_without_a_lease_is_followed_though_its_frames_still_come() {
+    let (mut outbox, mut backup) = with_a_change();
+    send(&mut outbox, &mut backup, Vec::new(), seconds(4));
+    let not_silent = Err(NotPromoted::NotSilent);
+    assert_eq!(may_promote(&backup, 7, 4), not_silent);
+    let is_dead = |it| it == OWNER;
+    let asked = backup.may_promote(at(7), seconds(4), is_dead);
+    assert_eq!(asked, Ok(backed().epoch()));
+    let entrusted = backup.entrusted(seconds(4), is_dead);
+    assert_eq!(entrusted.collect::<Vec<_>>(), [1]);
+    backup.promise(at(7));
+    send(&mut outbox, &mut backup, Vec::new(), seconds(5));
+    assert!(!outbox.permits(at(7), seconds(5)));
+    let ring = after(backed(), BACKUP, None);
+    let inherited = backup.learned(at(7), ring, None, seconds(5)).unwrap();
+    assert_eq!(inherited.serves_from, seconds(4) + SILENCE);
 }
 
 #[test]

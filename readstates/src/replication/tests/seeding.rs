@@ -86,7 +86,7 @@ async fn a_slot_with_more_than_a_message_carries_gets_a_backup_that_has_all_of_i
     assert!(pair.holding.learned(slot(), pair.config, None).is_none());
     pair.exchange();
     advance(Duration::from_secs(4)).await;
-    assert_eq!(pair.holding.promise(), [slot()]);
+    assert_eq!(pair.holding.promise(|_| false), [slot()]);
     pair.swap(BACKUP, None, Succession::Promoted);
     let (inherited, _) = pair.holding.learned(slot(), pair.config, None).unwrap();
     for user in users {

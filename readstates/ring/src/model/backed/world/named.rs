@@ -350,6 +350,30 @@ fn seeded_before_a_swap_of_the_owner_and_named_after_it() {
     assert_eq!(scene.content(C), Some(ONLY_X));
 }
 
+/// P cannot renew its lease, and its frames arrive all the time.
+#[test]
+fn promoted_in_place_of_an_owner_without_a_lease_whose_frames_go_on() {
+    let mut scene = Led::new(Start::Backed);
+    scene.load(P).acknowledged(P, B, X);
+    scene.step(BackedStep::Lapse { pod: P });
+    scene.step(BackedStep::Beat { pod: P }).replicate(P, B);
+    let heard = scene.world.now;
+    scene.step(BackedStep::Promote { pod: B });
+    assert_eq!(scene.world.now, heard, "it need not be silent");
+    scene.arrive(P, A).replicate(P, B);
+    assert!(!scene.answer(P, A));
+    scene.swap(B).learn(B).load(B);
+    let promoted = scene.world.ring.epoch();
+    assert!(
+        scene.world.facts.answered < promoted,
+        "it waits all the same"
+    );
+    scene.step(BackedStep::Wait { pod: B });
+    scene.holds();
+    assert_eq!(scene.world.facts.answered, promoted);
+    assert_eq!(scene.content(B), Some(ONLY_X));
+}
+
 #[test]
 fn aborted_move_keeps_its_backup() {
     let mut scene = Led::new(Start::Backed);
