@@ -4,6 +4,9 @@
 //! who becomes dirty is entered in three places, none of which is searched for that: the [`DirtyUsers`], and
 //! the ends of two [`Order`]s.
 //!
+//! A user who is being written remembers by which write. The result of another one says nothing of it: a write can
+//! outlast the ownership that began it, and end when the user is here again.
+//!
 //! ```text
 //!           changed            take_off              landed
 //! (absent) ───────▶ Waiting ──────────▶ InFlight ───────────▶ (absent)
@@ -51,6 +54,11 @@ impl Moment {
     }
 }
 
+/// A write of a stripe, told from the others of it. The number comes again after four billion of them, when none of
+/// those is under way any more; a stamp would take eight bytes of each dirty user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriteId(u32);
+
 /// One dirty user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dirty {
@@ -78,9 +86,19 @@ enum Stage {
     /// To be written at `due`.
     Waiting { due: Moment },
     /// Being written, with every change.
-    InFlight,
+    InFlight { write: WriteId },
     /// Being written without the changes since `since`.
-    Rearmed { since: Moment },
+    Rearmed { write: WriteId, since: Moment },
+}
+
+impl Stage {
+    /// The write that is under way.
+    fn write(self) -> Option<WriteId> {
+        match self {
+            Self::Waiting { .. } => None,
+            Self::InFlight { write } | Self::Rearmed { write, .. } => Some(write),
+        }
+    }
 }
 
 /// Writes that failed one after the other.
@@ -111,6 +129,8 @@ pub(super) struct DirtySet {
     since: Order,
     /// Those whose last write failed: few, unless the store is away.
     failures: BTreeMap<u64, Failures>,
+    /// The number of the next write.
+    next_write: u32,
 }
 
 impl DirtySet {
@@ -143,9 +163,9 @@ impl DirtySet {
     /// A user who is being written has changed.
     pub(super) fn changed_in_flight(&mut self, user: u64, now: Moment) {
         if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
-            && matches!(stage, Stage::InFlight)
+            && let Stage::InFlight { write } = *stage
         {
-            *stage = Stage::Rearmed { since: now };
+            *stage = Stage::Rearmed { write, since: now };
         }
     }
 
@@ -180,31 +200,38 @@ impl DirtySet {
         self.enter(due, user);
     }
 
-    /// A user from [`Self::next_due`] is being written from now on.
-    pub(super) fn take_off(&mut self, user: u64) {
-        if let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user))
-            && let Stage::Waiting { .. } = stage
-        {
-            *stage = Stage::InFlight;
-        }
+    /// A user from [`Self::next_due`] is being written from now on; returns by which write. `None` when it does not wait.
+    pub(super) fn take_off(&mut self, user: u64) -> Option<WriteId> {
+        let dirty = self.users.get_mut(user, Hash::of(user))?;
+        let Stage::Waiting { .. } = dirty.stage else {
+            return None;
+        };
+        let write = WriteId(self.next_write);
+        self.next_write = self.next_write.wrapping_add(1);
+        dirty.stage = Stage::InFlight { write };
+        Some(write)
     }
 
-    /// A user's write has landed with this version. What came in meanwhile is written when `due`
-    /// says. `None` when the user was not being written.
+    /// A write of a user has landed with this version. What came in meanwhile is written when `due`
+    /// says. `None` when the user was not being written by it.
     pub(super) fn landed(
         &mut self,
         user: u64,
+        write: WriteId,
         version: u64,
         due: impl FnOnce(Moment) -> Moment,
     ) -> Option<Left> {
         let dirty = self.users.get_mut(user, Hash::of(user))?;
+        if dirty.stage.write() != Some(write) {
+            return None;
+        }
         let left = match dirty.stage {
             Stage::Waiting { .. } => return None,
-            Stage::InFlight => {
+            Stage::InFlight { .. } => {
                 self.users.remove(user, Hash::of(user));
                 Left::Clean
             }
-            Stage::Rearmed { since } => {
+            Stage::Rearmed { since, .. } => {
                 let due = due(since);
                 *dirty = Dirty {
                     since,
@@ -221,18 +248,19 @@ impl DirtySet {
         Some(left)
     }
 
-    /// A user's write has failed, and is tried again when `due` says of the failures before; returns
-    /// whether it was being written.
+    /// A write of a user has failed, and is tried again when `due` says of the failures before; returns
+    /// whether the user was being written by it.
     pub(super) fn failed(
         &mut self,
         user: u64,
+        write: WriteId,
         now: Moment,
         due: impl FnOnce(u32) -> Moment,
     ) -> bool {
         let Some(Dirty { stage, .. }) = self.users.get_mut(user, Hash::of(user)) else {
             return false;
         };
-        if matches!(stage, Stage::Waiting { .. }) {
+        if stage.write() != Some(write) {
             return false;
         }
         let before = self

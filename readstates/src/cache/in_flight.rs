@@ -128,7 +128,9 @@ impl Stripe {
                     put_off += 1;
                     continue;
                 }
-                self.dirty.take_off(user);
+                let Some(id) = self.dirty.take_off(user) else {
+                    continue;
+                };
                 self.tables.at_mut(bucket).put_stage(Stage::InFlight);
                 let block = self.block(bucket);
                 let write = BlockWrite {
@@ -137,6 +139,7 @@ impl Stripe {
                     stamp: shared.slots.next_stamp(hash, self.last_stamp(user)),
                     version: block.version(),
                     turn,
+                    id,
                 };
                 packed += write.bytes.len();
                 room.take(&write);
@@ -167,24 +170,27 @@ impl Stripe {
             user,
             stamp,
             version,
+            id,
             ..
         } = *write;
         if !shared.slots.is_of_this_term(Hash::of(user), stamp) {
             // An owner of the slot in between may have written above it.
             return self.failed(write, now, shared);
         }
-        if let Some(replicas) = shared.replicas.get() {
-            replicas.written(user, version);
-        }
         let now = shared.moment(now);
         let due = |since: Moment| since.after(shared.delay(user)).max(now);
         let Some(bucket) = self.find(user, Hash::of(user)) else {
             return;
         };
-        match self.dirty.landed(user, version, due) {
-            None => return,
-            Some(Left::Dirty) => {}
-            Some(Left::Clean) => {
+        let Some(left) = self.dirty.landed(user, id, version, due) else {
+            return;
+        };
+        if let Some(replicas) = shared.replicas.get() {
+            replicas.written(user, version);
+        }
+        match left {
+            Left::Dirty => {}
+            Left::Clean => {
                 self.tables.at_mut(bucket).put_stage(Stage::Clean);
                 let block = self.block(bucket);
                 let (was, is) = (Booked::new(block, true), Booked::new(block, false));
@@ -201,7 +207,7 @@ impl Stripe {
             let wait = FIRST_RETRY * 2_u32.saturating_pow(failures.min(10));
             now.after(jittered(wait.min(LAST_RETRY), write.user))
         };
-        if !self.dirty.failed(write.user, now, due) {
+        if !self.dirty.failed(write.user, write.id, now, due) {
             return;
         }
         if let Some(bucket) = self.find(write.user, Hash::of(write.user)) {

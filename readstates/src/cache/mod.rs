@@ -71,6 +71,7 @@ use std::{
 
 pub use accounts::BYTES_PER_STATE;
 use accounts::Shared;
+use dirty::WriteId;
 pub use evict::Shrink;
 pub use exported::Exported;
 pub use flushing::{FlushMode, Flushing};
@@ -175,6 +176,8 @@ pub struct BlockWrite {
     pub version: u64,
     /// Why it leaves now.
     pub turn: Turn,
+    /// Which write of the user it is.
+    id: WriteId,
 }
 
 /// How a user who was to be written stands.

@@ -65,11 +65,12 @@ impl Passes<'_> {
         let settled = engine.settled_all(items.iter().map(OfUser::user)).await;
         let lost = self.lost();
         items.into_iter().zip(done).map(move |(item, done)| {
-            let told = match done {
-                Ok(_) if !settled || lost.has(&item) => Err(ProblemType::OutcomeUnknown),
-                done => done.map_err(problem_type),
+            let held_back = match (settled, lost.has(&item)) {
+                (false, _) => Some(ProblemType::TooManyUnwritten),
+                (true, true) => Some(ProblemType::NoOwner),
+                (true, false) => None,
             };
-            (item, told)
+            (item, told(done.map_err(problem_type), held_back))
         })
     }
 
@@ -78,6 +79,16 @@ impl Passes<'_> {
         let lost = self.0.iter().filter(|pass| !pass.may_acknowledge());
         let lost: SlotSet = lost.map(Pass::slot).collect();
         Lost((!lost.is_empty()).then_some(lost))
+    }
+}
+
+/// What may be told of an operation. `held_back`: why nothing may be said of its user, neither that something was done nor
+/// a refusal that shows what the user is; after such a refusal, at least, it is known that nothing was done.
+fn told<T>(done: Result<T, ProblemType>, held_back: Option<ProblemType>) -> Result<T, ProblemType> {
+    match (done, held_back) {
+        (Ok(_), Some(_)) => Err(ProblemType::OutcomeUnknown),
+        (Err(problem), Some(instead)) if problem.is_about_the_user() => Err(instead),
+        (done, _) => done,
     }
 }
 

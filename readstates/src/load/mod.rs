@@ -23,6 +23,8 @@
 mod account;
 mod flight;
 mod line;
+#[cfg(test)]
+mod tests;
 mod waiter;
 
 use std::{
@@ -283,11 +285,16 @@ impl Loader {
                 }
             }
             Entry::Vacant(place) => {
+                let is_paused = self.cache.is_paused(user);
+                // The user may be on its way to the next owner already.
+                if is_paused && waiter.changes() {
+                    return self.refuse(waiter, LoadError::Moved);
+                }
                 // A user that landed before this lock was taken is cached by now.
                 let Some(waiter) = self.land_now(user, waiter) else {
                     return;
                 };
-                if self.cache.is_paused(user) {
+                if is_paused {
                     return self.refuse(waiter, LoadError::Moved);
                 }
                 match self.schedule(user, touch) {

@@ -37,6 +37,9 @@ pub(crate) trait Waiter: Send {
     /// What it takes of memory while it waits, about.
     fn bytes(&self) -> usize;
 
+    /// Whether it may change the user.
+    fn changes(&self) -> bool;
+
     /// Whether no caller waits for its answer any more: then it must change nothing.
     fn gone(&self) -> bool;
 
@@ -56,6 +59,10 @@ pub(crate) struct Reader<V, T> {
 impl<T: Send, V: Fn(BlockRef<'_>) -> T + Send> Waiter for Reader<V, T> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<T>() + OVERHEAD
+    }
+
+    fn changes(&self) -> bool {
+        false
     }
 
     fn gone(&self) -> bool {
@@ -90,6 +97,10 @@ impl<T: Send, V: Fn(BlockRef<'_>, &[Outcome]) -> T + Send> Waiter for Changer<V,
 
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<T>() + size_of_val(&*self.operations) + OVERHEAD
+    }
+
+    fn changes(&self) -> bool {
+        true
     }
 
     fn gone(&self) -> bool {
@@ -160,6 +171,10 @@ impl<O: Single> Item<O> {
 impl<O: Single> Waiter for Item<O> {
     fn bytes(&self) -> usize {
         size_of::<Self>() + OVERHEAD
+    }
+
+    fn changes(&self) -> bool {
+        self.operation.change().is_some()
     }
 
     fn gone(&self) -> bool {

@@ -18,7 +18,7 @@ pub struct Ended {
     pub handed_on: bool,
     /// Users of whom the database lacks something that this process acknowledged, or was promoted with.
     pub unwritten_users: u64,
-    /// Users of silent owners for whom this process alone could be promoted.
+    /// Users of silent or dead owners for whom this process alone could be promoted.
     pub entrusted_users: u64,
 }
 
@@ -77,10 +77,13 @@ impl Ownership {
         replicas.map_or(0, |replicas| replicas.to_load().len() as u64)
     }
 
-    /// Users with silent owners that nobody but this member can be promoted for.
+    /// Users with silent or dead owners that nobody but this member can be promoted for.
     pub(super) fn entrusted_users(&self) -> u64 {
-        let replicas = self.engine.cache().replicas();
-        replicas.map_or(0, |replicas| replicas.holding.entrusted_users())
+        let Some(replicas) = self.engine.cache().replicas() else {
+            return 0;
+        };
+        let watch = self.watch.lock();
+        replicas.holding.entrusted_users(|it| watch.was_dead(it))
     }
 
     /// Waits until the database has everything of silent owners that this member has, and nothing can follow.

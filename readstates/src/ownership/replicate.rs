@@ -1,8 +1,8 @@
 //! Backups of the slots that this member owns, and promotions of those that it backs.
 //!
 //! One task looks several times a second: it drops backups that are slow or refuse (R12), names those that have
-//! everything, seeds others for slots that have none, and asks to be promoted for slots whose owners are silent. Streams
-//! have tasks of their own.
+//! everything, seeds others for slots that have none, and asks to be promoted for slots whose owners are silent or have no
+//! lease. Streams have tasks of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -251,10 +251,13 @@ impl Ownership {
         if !*may_be_promoted || !self.lease.is_valid() {
             return;
         }
-        let silent = replicas.holding.promise();
-        if !silent.is_empty() {
+        let due = {
+            let watch = self.watch.lock();
+            replicas.holding.promise(|it| watch.was_dead(it))
+        };
+        if !due.is_empty() {
             let how = Succession::Promoted;
-            self.ask_for_backup(&silent, None, how).await;
+            self.ask_for_backup(&due, None, how).await;
         }
     }
 
@@ -327,7 +330,10 @@ impl Ownership {
             }
             (Succession::Promoted, _) => {
                 // They are counted when they are served.
-                tracing::warn!(slots, "promoted: the owners of slots were silent");
+                tracing::warn!(
+                    slots,
+                    "promoted: the owners of slots were silent, or without a lease"
+                );
             }
             (Succession::TakenOver, _) => {}
         }

@@ -7,6 +7,9 @@
 //! ```
 //! Whatever goes wrong before the seal leaves everything as it was. After it the slots go on under a
 //! new epoch: the destination's, or this member's again.
+//!
+//! With the last part the destination confirms all slots of the transfer. A slot whose operations do not end is taken again
+//! before it leaves: what they still change would be missing there.
 
 mod keep;
 mod stream;
@@ -53,9 +56,14 @@ enum NotMoved {
     Forbidden,
     /// What was streamed cannot be handed on any more: a lease that ran out ends the epoch.
     #[error(
-        "the slots have gone on under other epochs meanwhile, or wait for the lease: nothing was sealed"
+        "the slots have gone on under other epochs meanwhile, wait for the lease, or have operations that do not end"
     )]
     Overtaken,
+    /// The destination would confirm them with the others, and lacks what was changed last.
+    #[error(
+        "some of the slots cannot be handed on, and the ring did not say in time that they stay"
+    )]
+    Unfinished,
 }
 
 impl Ownership {
@@ -210,11 +218,17 @@ impl Sending<'_> {
             return Err(NotMoved::Forbidden);
         }
         let sealed = Instant::now();
-        let slots = self.seal(&slots).await;
+        let sent = slots;
+        let slots = self.seal(&sent).await;
         if slots.is_empty() {
             return Err(NotMoved::Overtaken);
         }
-        let set = slots.iter().map(|&(slot, _)| slot).collect();
+        let set: SlotSet = slots.iter().map(|&(slot, _)| slot).collect();
+        let rest = sent.into_iter().filter(|(slot, _)| !set.contains(*slot));
+        let rest: Vec<_> = rest.collect();
+        if !self.take_back(&rest).await {
+            return Err(NotMoved::Unfinished);
+        }
         // What was acknowledged here and is not written is in two places until the destination serves it.
         self.ownership.slots.hold(&set);
         let ended = self.last_part(&slots, &set, ahead).await;
@@ -227,13 +241,15 @@ impl Sending<'_> {
         Ok(ended?)
     }
 
-    /// Closes the gates and waits until no operation is behind them. Returns the slots that were sealed.
+    /// Closes the gates and waits until no operation is behind them. Returns the slots of which that is so, and which are
+    /// sealed.
     async fn seal(&self, slots: &[(Slot, Epoch)]) -> Vec<(Slot, Epoch)> {
         let ownership = self.ownership;
-        let sealed = ownership.slots.seal(slots);
+        let mut sealed = ownership.slots.seal(slots);
         let all = sealed.iter().map(|&(slot, _)| slot);
         ownership.engine.abandon_loads(&all.clone().collect());
         let deadline = Instant::now() + FINISH_PATIENCE;
+        let mut finished = SlotSet::default();
         for slot in all {
             // Cancel-safe: it only waits.
             if timeout_at(deadline, ownership.gate.left(slot))
@@ -241,9 +257,29 @@ impl Sending<'_> {
                 .is_ok()
             {
                 ownership.slots.hear(slot, Event::Finished);
+                finished.insert(slot);
             }
         }
+        sealed.retain(|&(slot, _)| finished.contains(slot));
         sealed
+    }
+
+    /// Takes slots again that are not handed on with the others. Returns whether the ring has said so of all of them: then
+    /// the destination, which may be their backup as well, cannot become their owner with what it was sent.
+    async fn take_back(&self, slots: &[(Slot, Epoch)]) -> bool {
+        if slots.is_empty() {
+            return true;
+        }
+        tracing::warn!(
+            to = self.to.name(),
+            slots = slots.len(),
+            "slots stay: operations on them did not end in time, or they have gone on under other epochs"
+        );
+        let ownership = self.ownership;
+        let all = slots.iter().map(|&(slot, _)| slot);
+        let again = ownership.slots.hear_all(all, Event::StreamFailed);
+        ownership.retake(swaps(&again)).await;
+        ownership.slots.are_over(slots)
     }
 
     /// The last changes, the digest, and the ring.

@@ -71,8 +71,7 @@ impl Holding {
             | What::Seeded
             | What::Continue { .. }
             | What::Serves
-            | What::Trim { .. }
-            | What::Free => false,
+            | What::Trim { .. } => false,
         };
         // With what the frame itself takes.
         if self.account.bytes() > self.most && frame.entries.iter().any(takes_room) {
@@ -108,27 +107,25 @@ impl Holding {
         owned: Option<Owned<Arc<Image>>>,
     ) -> Option<(OfUsers, Duration)> {
         let now = self.time.now();
-        let mut backup = self.backup.lock();
-        let inherited = backup.learned(slot, config, owned, now);
-        backup.release(slot);
-        let inherited = inherited?;
+        let inherited = self.backup.lock().learned(slot, config, owned, now)?;
         let wait = inherited.serves_from.saturating_sub(now);
         Some((inherited, wait))
     }
 
-    /// The slots for which to ask the ring now to promote this member: their owners are silent. Nothing from before is
-    /// accepted any more, whatever comes of it.
-    pub(crate) fn promise(&self) -> Vec<Slot> {
+    /// The slots for which to ask the ring now to promote this member: their owners are silent or dead. Nothing from before
+    /// is accepted any more, whatever comes of it.
+    pub(crate) fn promise(&self, is_dead: impl Fn(Incarnation) -> bool) -> Vec<Slot> {
         let (mut backup, now) = (self.backup.lock(), self.time.now());
-        let is_silent = |slot: &Slot| backup.may_promote(*slot, now).is_ok();
-        let silent: Vec<Slot> = backup.holds().filter(is_silent).collect();
-        silent.iter().for_each(|&slot| backup.promise(slot));
-        silent
+        let may_promote = |slot: &Slot| backup.may_promote(*slot, now, &is_dead).is_ok();
+        let due: Vec<Slot> = backup.holds().filter(may_promote).collect();
+        due.iter().for_each(|&slot| backup.promise(slot));
+        due
     }
 
-    /// How many users have silent owners, and something here that the database may lack.
-    pub(crate) fn entrusted_users(&self) -> u64 {
-        self.backup.lock().entrusted(self.time.now()).count() as u64
+    /// How many users have silent or dead owners, and something here that the database may lack.
+    pub(crate) fn entrusted_users(&self, is_dead: impl Fn(Incarnation) -> bool) -> u64 {
+        let (backup, now) = (self.backup.lock(), self.time.now());
+        backup.entrusted(now, is_dead).count() as u64
     }
 
     /// Whether that was promised of a slot at this epoch.

@@ -151,7 +151,7 @@ impl Pair {
     /// The owner is silent, and the backup is promoted: the block as it finds it.
     async fn promoted(&mut self) -> Vec<u8> {
         advance(Duration::from_secs(4)).await;
-        assert_eq!(self.holding.promise(), [slot()]);
+        assert_eq!(self.holding.promise(|_| false), [slot()]);
         self.swap(BACKUP, None, Succession::Promoted);
         let inherited = self.holding.learned(slot(), self.config, None);
         let (inherited, wait) = inherited.unwrap();

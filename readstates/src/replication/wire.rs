@@ -5,11 +5,13 @@
 //!
 //! | kind | |
 //! |---|---|
-//! | 1 seed, 2 seeded, 3 serves, 4 free | nothing |
+//! | 1 seed, 2 seeded, 3 serves | nothing |
 //! | 5 continue | the epoch that was sealed i64 |
 //! | 6 change | parts u32, user u64, version before u64, version after u64, first version of the term u64, parts of 32 bytes as in the journal on the disk |
 //! | 7 image | length u32, user u64, version u64, the packed block |
 //! | 8 trim | user u64, version u64 |
+//!
+//! Kind 4 was given a meaning once that no release has sent.
 //!
 //! An acknowledgement: from u64, to u64, next u64, stream u32, flags u16 (1: the backup has little room), count of refused
 //! slots u16, each as slot u16 and epoch i64.
@@ -37,7 +39,6 @@ pub(crate) const SEMANTICS: u16 = 1;
 const SEED: u16 = 1;
 const SEEDED: u16 = 2;
 const SERVES: u16 = 3;
-const FREE: u16 = 4;
 const CONTINUE: u16 = 5;
 const CHANGE: u16 = 6;
 const IMAGE: u16 = 7;
@@ -229,7 +230,6 @@ fn entry(
         SEED => (What::Seed, None),
         SEEDED => (What::Seeded, None),
         SERVES => (What::Serves, None),
-        FREE => (What::Free, None),
         CONTINUE => {
             let sealed = rest.epoch()?;
             (What::Continue { sealed }, None)

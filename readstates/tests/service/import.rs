@@ -215,8 +215,7 @@ async fn while_the_database_is_away_rows_of_users_who_are_not_in_memory_wait() {
 
 /// One user with as many channels as there may be: more changes than may be unwritten, so that some are taken only once
 /// the store has the others.
-#[tokio::test]
-async fn a_user_with_the_most_read_states_is_imported_and_one_more_is_refused() {
+async fn full() -> Running {
     let member = on(Arc::new(MemoryStore::default()), config(SOON)).await;
     let mut rows: Vec<Import> = (1..=100_000).map(|channel| row(1, channel, 5)).collect();
     while !rows.is_empty() {
@@ -230,7 +229,23 @@ async fn a_user_with_the_most_read_states_is_imported_and_one_more_is_refused() 
             }
         }
     }
+    member
+}
+
+#[tokio::test]
+async fn a_user_with_the_most_read_states_is_imported_and_one_more_is_refused() {
+    let member = full().await;
     let outcomes = import(&member, &[row(1, 100_001, 5), row(1, 7, 9)]).await;
     assert_eq!(outcomes, [ImportOutcome::Full, ImportOutcome::Applied]);
     assert_eq!(member.state(1, 100_000).await, Some((5, 0)));
+}
+
+/// Another member may have deleted the user by then.
+#[tokio::test]
+async fn a_member_without_its_lease_does_not_say_that_a_user_is_full() {
+    let member = full().await;
+    // It does not notice: nothing is sealed.
+    member.server.ownership().end();
+    let outcomes = import(&member, &[row(1, 100_001, 5), row(1, 7, 9)]).await;
+    assert_eq!(outcomes, [ImportOutcome::NotTaken, ImportOutcome::Unknown]);
 }

@@ -1,4 +1,5 @@
-//! The database as a process sees it: slow, at times away, and with writes that land after it said that they failed.
+//! The database as a process sees it: slow, at times away, with writes that land after it said that they failed, and
+//! with some that are answered seconds later.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,6 +10,10 @@ use readstates_ring::Stamp;
 use tokio::time::sleep;
 
 use super::{late::Kind, process::Life, world::World};
+
+/// The longest that a write is under way, in milliseconds: as long as a driver waits for a part of the database that is
+/// ill.
+const LONGEST_WRITE: u64 = 5_000;
 
 #[derive(Debug)]
 pub(crate) struct SimDatabase {
@@ -34,6 +39,24 @@ impl SimDatabase {
         }
         self.world.pass(0, 8).await;
         Ok(())
+    }
+
+    /// A write that is under way for seconds: meanwhile its slot may have another owner, and come back.
+    async fn save_slowly(&self, user: u64, bytes: Vec<u8>, stamp: Stamp) -> Result<(), StoreError> {
+        let draw = || Duration::from_millis(self.world.draw(10, LONGEST_WRITE));
+        let (lands, is_answered) = (draw(), draw());
+        let world = Arc::clone(&self.world);
+        // It lands even if the process dies.
+        tokio::spawn(async move {
+            sleep(lands).await;
+            world.blocks.save(user, bytes, stamp).await
+        });
+        sleep(is_answered).await;
+        self.life.boundary().await;
+        match lands < is_answered {
+            true => Ok(()),
+            false => Err(failed()),
+        }
     }
 }
 
@@ -78,6 +101,12 @@ impl Store for SimDatabase {
                 self.world.pass(0, 8).await;
                 self.life.boundary().await;
                 return Err(failed());
+            }
+            // Where a backup has what is not written: a member without one must write everything before it leaves, or while
+            // its lease runs out.
+            let may_take_long = self.world.backed && !self.world.seed.is_multiple_of(2);
+            if may_take_long && self.world.befalls(2.0) {
+                return self.save_slowly(user, bytes, stamp).await;
             }
             let (lost, late) = (self.world.befalls(1.0), self.world.befalls(4.0));
             if late {

@@ -80,8 +80,8 @@ pub enum NotPromoted {
     /// It has not all that was acknowledged.
     #[error("this backup is not complete: it was never seeded to the end by the owner")]
     Incomplete,
-    /// The owner is not silent for long enough.
-    #[error("the owner is not silent for long enough")]
+    /// The owner is not silent for long enough, and has its lease.
+    #[error("the owner is not silent for long enough, and has its lease")]
     NotSilent,
 }
 
@@ -99,8 +99,8 @@ impl<O, B: Clone> Backup<O, B> {
     /// A config of a slot, from the ring. `owned`: this member owned the slot until now; if the config names it as the
     /// backup, what it had is what the journal begins with. Returns what this member begins with if the config promotes it.
     ///
-    /// What a deposed owner has, or the backup of an owner that is deposed or has dropped it, is kept until
-    /// [`What::Free`]: see [`Backup::kept`].
+    /// What this member has as a backup is dropped when it is a backup no more. What its owner seeds it with is kept while
+    /// that one may still ask the ring to name it.
     pub fn learned(
         &mut self,
         slot: Slot,
@@ -120,6 +120,7 @@ impl<O, B: Clone> Backup<O, B> {
             }
         };
         let (me, owner) = (self.me, config.owner());
+        let is_backup = config.backup() == Some(me);
         let held = self.slots.get_mut(&slot)?;
         let of = held.journal.as_ref().map(Journal::of);
         let deposed = before.map(|before| before.owner());
@@ -132,13 +133,10 @@ impl<O, B: Clone> Backup<O, B> {
             (true, Some(before), _) => held.inherit(&before, &config),
             (true, None, _) | (false, _, _) => None,
         };
-        if let Some(owned) = owned.filter(|_| owner != me) {
-            let of = match config.backup() == Some(me) {
-                true => owner,
-                false => me,
-            };
-            held.journal = Some(Journal::handed_to(of, owned.epoch, owned.images()));
+        if let Some(owned) = owned.filter(|_| is_backup) {
+            held.journal = Some(Journal::handed_to(owner, owned.epoch, owned.images()));
         }
+        held.release(me, before);
         if let Some(deposed) = deposed
             && !mutant::takes(Shortcut::AcceptsAfterPromotion)
         {
@@ -241,12 +239,6 @@ impl<O, B: Clone> Backup<O, B> {
                 let journal = held.journal.as_ref();
                 journal.is_some_and(|it| it.continues(from, *sealed))
             }
-            What::Free => {
-                if held.config.owner() == from {
-                    held.journal = held.journal.take().filter(|it| it.of() == from);
-                }
-                return;
-            }
             What::Seeded
             | What::Serves
             | What::Change { .. }
@@ -269,11 +261,18 @@ impl<O, B: Clone> Backup<O, B> {
         held.take_in(from, epoch, what);
     }
 
-    /// Whether to ask the ring now to promote this member, and from which epoch.
+    /// Whether to ask the ring now to promote this member, and from which epoch. `is_dead` says which processes have no
+    /// lease any more: one that answers nothing need not be silent, for its frames may go on while it cannot renew its
+    /// lease.
     ///
     /// # Errors
     /// Why not.
-    pub fn may_promote(&self, slot: Slot, now: Duration) -> Result<Epoch, NotPromoted> {
+    pub fn may_promote(
+        &self,
+        slot: Slot,
+        now: Duration,
+        is_dead: impl Fn(Incarnation) -> bool,
+    ) -> Result<Epoch, NotPromoted> {
         let held = self.slots.get(&slot).ok_or(NotPromoted::NotBackup)?;
         let config = held.config;
         if config.backup() != Some(self.me) || config.owner() == self.me {
@@ -282,18 +281,23 @@ impl<O, B: Clone> Backup<O, B> {
         if self.is_incomplete(slot) && !mutant::takes(Shortcut::PromotesIncomplete) {
             return Err(NotPromoted::Incomplete);
         }
-        if now < self.silent_from(slot, held) + SILENCE {
+        let is_silent = now >= self.silent_from(slot, held) + SILENCE;
+        if !is_silent && !is_dead(config.owner()) {
             return Err(NotPromoted::NotSilent);
         }
         Ok(config.epoch())
     }
 
     /// The users of whom this member may be the last to have something that the database lacks: it may be promoted for
-    /// their slots, which have silent owners.
-    pub fn entrusted(&self, now: Duration) -> impl Iterator<Item = u64> + '_ {
+    /// their slots, which have silent or dead owners.
+    pub fn entrusted(
+        &self,
+        now: Duration,
+        is_dead: impl Fn(Incarnation) -> bool,
+    ) -> impl Iterator<Item = u64> {
         let slots = self.slots.iter();
         slots
-            .filter(move |&(slot, _)| self.may_promote(*slot, now).is_ok())
+            .filter(move |&(slot, _)| self.may_promote(*slot, now, &is_dead).is_ok())
             .filter_map(|(_, held)| held.journal.as_ref())
             .flat_map(|journal| journal.users())
     }
@@ -361,22 +365,11 @@ impl<O, B: Clone> Backup<O, B> {
             .map(|(slot, held)| (*slot, held.config.epoch()))
     }
 
-    /// The slots of which this member holds something, as the backup of others or for owners before: a member that is
-    /// drained holds nothing.
+    /// The slots of which this member holds something, as the backup of others or as one that is seeded.
     pub fn holds(&self) -> impl Iterator<Item = Slot> + '_ {
         let held = self.slots.iter();
         held.filter(|(_, held)| held.journal.is_some())
             .map(|(slot, _)| *slot)
-    }
-
-    /// Drops what this member has of a slot whose config names it for nothing. It need not be called: what is kept helps
-    /// whoever takes the slot from the dead ([`Backup::kept`]), and takes memory until [`What::Free`].
-    pub fn release(&mut self, slot: Slot) {
-        if let Some(held) = self.slots.get_mut(&slot) {
-            let is_named =
-                [Some(held.config.owner()), held.config.backup()].contains(&Some(self.me));
-            held.journal = held.journal.take().filter(|_| is_named);
-        }
     }
 
     /// Drops what is known of the streams of processes that `is_over` says have ended for long, unless one owns a slot or
@@ -398,16 +391,6 @@ impl<O, B: Clone> Backup<O, B> {
     pub fn senders(&self) -> usize {
         self.streams.len()
     }
-
-    /// What this member has of a slot for a third one that took it from the dead, whose config was `taken`: it lacks what
-    /// was acknowledged since this member was dropped or deposed, and has what was before.
-    #[must_use]
-    pub fn kept(&self, slot: Slot, taken: &SlotConfig) -> Option<&Journal<O, B>> {
-        let journal = self.slots.get(&slot)?.journal.as_ref()?;
-        let was_dropped = journal.of() == taken.owner();
-        let was_deposed = journal.sealed().is_some() && journal.sealed() == taken.inherits();
-        (journal.is_complete() && (was_dropped || was_deposed)).then_some(journal)
-    }
 }
 
 /// Whether a journal has everything that was acknowledged under a config which names `me` as the backup. It is judged by
@@ -425,6 +408,18 @@ impl<O, B> Held<O, B> {
             promised: None,
             journal: None,
         }
+    }
+
+    /// Drops the journal unless the config names this member, or the owner may be seeding it and come to name it. An owner's
+    /// own swaps leave that seed as it is, but for one that names another backup: see [`super::Guard::learned`].
+    fn release(&mut self, me: Incarnation, before: Option<SlotConfig>) {
+        let (config, before) = (&self.config, before.and_then(|before| before.backup()));
+        let is_named = [Some(config.owner()), config.backup()].contains(&Some(me));
+        let may_be_named =
+            before != Some(me) && (config.backup().is_none() || config.backup() == before);
+        let owner = config.owner();
+        let is_seeded = |journal: &Journal<O, B>| may_be_named && journal.of() == owner;
+        self.journal = self.journal.take().filter(|it| is_named || is_seeded(it));
     }
 
     /// The journal, for this member that the config promotes: the ring promotes the backup that it names, and it names
@@ -464,7 +459,6 @@ impl<O, B> Held<O, B> {
                     journal.trim(user, version);
                 }
             }
-            What::Free => {}
         }
     }
 }

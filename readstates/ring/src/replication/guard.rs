@@ -108,6 +108,9 @@ impl Guard {
     }
 
     /// This member owns the slot by a later config; `goes_on`: it did before, without a break.
+    ///
+    /// A seed ends when the ring names another backup, on both sides: one that is not named any more would keep what it was
+    /// seeded with for as long as this member owns the slot, and nobody tells it.
     pub fn learned(
         &mut self,
         config: &SlotConfig,
@@ -121,9 +124,10 @@ impl Guard {
             seeding,
             is_seeded: _,
         } = self;
-        *backup = config.backup();
+        let before = std::mem::replace(backup, config.backup());
+        let is_another = backup.is_some() && *backup != before;
         asked.clear();
-        *seeding = seeding.filter(|it| goes_on && Some(*it) != config.backup());
+        *seeding = seeding.filter(|_| goes_on && !is_another);
         for (to, stream) in streams.iter_mut() {
             let is_needed = goes_on && (Some(*to) == *backup || Some(*to) == *seeding);
             if !is_needed {

@@ -104,11 +104,6 @@ impl<O, B> Journal<O, B> {
         self.complete
     }
 
-    /// The epoch at which this member itself sealed what it begins with.
-    pub(super) fn sealed(&self) -> Option<Epoch> {
-        self.sealed
-    }
-
     pub(super) fn seeded(&mut self) {
         self.complete = true;
     }

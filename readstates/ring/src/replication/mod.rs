@@ -23,8 +23,8 @@
 //! | R14 a record stands on a base that cannot change | [`crate::fence::base`], [`crate::fence::needs`] |
 //!
 //! **Permission.** An acknowledgement permits the owner to answer until [`PERMISSION`] after it *sent* the frame. A
-//! backup asks to be promoted when it has heard nothing for [`SILENCE`], which is longer, and accepts nothing more from
-//! before it asks. So the owner before gives no answer of any kind when a promoted one does, and no two clocks are
+//! backup asks to be promoted when it has heard nothing for [`SILENCE`], which is longer, or when the owner's lease has run
+//! out, and accepts nothing more from before it asks; promoted, it waits until [`SILENCE`] is over. So the owner before gives no answer of any kind when a promoted one does, and no two clocks are
 //! compared. The lease (R1) is demanded besides: others may take a slot from an owner and a backup whose leases have
 //! run out.
 //!
@@ -117,9 +117,6 @@ pub enum What<O, B> {
         /// At which version.
         version: u64,
     },
-    /// The database has everything that any owner before acknowledged, or another backup has it: a member that was
-    /// deposed or dropped need not keep it.
-    Free,
 }
 
 /// Entries that are acknowledged together.

@@ -9,6 +9,7 @@ const NOW: i64 = 1_795_000_000_000_000;
 const OWNER: Incarnation = Incarnation::new(1);
 const BACKUP: Incarnation = Incarnation::new(2);
 const THIRD: Incarnation = Incarnation::new(3);
+const OTHER: Incarnation = Incarnation::new(4);
 
 type Whole = Vec<u8>;
 
@@ -27,6 +28,15 @@ fn after(config: SlotConfig, owner: Incarnation, backup: Option<Incarnation>) ->
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// Whether a backup asks to be promoted at this second, while every process has its lease.
+fn may_promote(
+    backup: &Backup<u8, Whole>,
+    slot: u16,
+    now: u64,
+) -> Result<crate::Epoch, NotPromoted> {
+    backup.may_promote(at(slot), seconds(now), |_| false)
 }
 
 /// The config under which the owner has the backup.
@@ -94,7 +104,7 @@ fn send(
 #[test]
 fn frame_with_a_promoted_slot_and_others() {
     let (mut outbox, mut backup) = seeded(&[7, 8]);
-    let asked = backup.may_promote(at(7), seconds(3));
+    let asked = may_promote(&backup, 7, 3);
     assert_eq!(asked, Ok(backed().epoch()));
     backup.promise(at(7));
     let entries = vec![entry(7, change(1, 0)), entry(8, change(2, 0))];
@@ -150,12 +160,34 @@ fn owner_that_never_learned_while_heartbeats_flow() {
     let moved = after(backed(), OWNER, Some(BACKUP));
     backup.learned(at(7), moved, hands, seconds(2));
     send(&mut outbox, &mut backup, Vec::new(), seconds(4));
-    let silent = |backup: &Backup<_, _>, slot, now| backup.may_promote(at(slot), seconds(now));
     let not_silent = Err(NotPromoted::NotSilent);
-    assert_eq!(silent(&backup, 8, 6), not_silent, "it was heard at 4");
-    assert_eq!(silent(&backup, 7, 4), not_silent, "it was learned at 2");
-    assert_eq!(silent(&backup, 7, 5), Ok(moved.epoch()));
-    assert_eq!(silent(&backup, 8, 7), Ok(backed().epoch()));
+    assert_eq!(may_promote(&backup, 8, 6), not_silent, "it was heard at 4");
+    assert_eq!(
+        may_promote(&backup, 7, 4),
+        not_silent,
+        "it was learned at 2"
+    );
+    assert_eq!(may_promote(&backup, 7, 5), Ok(moved.epoch()));
+    assert_eq!(may_promote(&backup, 8, 7), Ok(backed().epoch()));
+}
+
+#[test]
+fn an_owner_without_a_lease_is_followed_though_its_frames_still_come() {
+    let (mut outbox, mut backup) = with_a_change();
+    send(&mut outbox, &mut backup, Vec::new(), seconds(4));
+    let not_silent = Err(NotPromoted::NotSilent);
+    assert_eq!(may_promote(&backup, 7, 4), not_silent);
+    let is_dead = |it| it == OWNER;
+    let asked = backup.may_promote(at(7), seconds(4), is_dead);
+    assert_eq!(asked, Ok(backed().epoch()));
+    let entrusted = backup.entrusted(seconds(4), is_dead);
+    assert_eq!(entrusted.collect::<Vec<_>>(), [1]);
+    backup.promise(at(7));
+    send(&mut outbox, &mut backup, Vec::new(), seconds(5));
+    assert!(!outbox.permits(at(7), seconds(5)));
+    let ring = after(backed(), BACKUP, None);
+    let inherited = backup.learned(at(7), ring, None, seconds(5)).unwrap();
+    assert_eq!(inherited.serves_from, seconds(4) + SILENCE);
 }
 
 #[test]
@@ -226,7 +258,7 @@ fn a_stream_that_is_opened_anew_carries_no_slot_until_it_is_seeded() {
     };
     assert_eq!(backup.receive(late, seconds(1)), Received::Ignored);
     // What it had of the other slot is all that was acknowledged of it.
-    assert!(backup.may_promote(at(8), seconds(9)).is_ok());
+    assert!(may_promote(&backup, 8, 9).is_ok());
     let refused = backup.receive(frame(&outbox, 1, Vec::new()), seconds(1));
     let Received::Acknowledge(it) = refused else {
         panic!("a frame in order is acknowledged");
@@ -268,14 +300,8 @@ fn an_incomplete_backup_says_so_and_is_not_promoted() {
     let mut backup: Backup<u8, Whole> = Backup::new(BACKUP);
     backup.learned(at(7), backed(), None, Duration::ZERO);
     assert!(backup.is_incomplete(at(7)));
-    assert_eq!(
-        backup.may_promote(at(7), seconds(9)),
-        Err(NotPromoted::Incomplete)
-    );
-    assert_eq!(
-        backup.may_promote(at(8), seconds(9)),
-        Err(NotPromoted::NotBackup)
-    );
+    assert_eq!(may_promote(&backup, 7, 9), Err(NotPromoted::Incomplete));
+    assert_eq!(may_promote(&backup, 8, 9), Err(NotPromoted::NotBackup));
     // A seed that has not come to its end is none.
     let mut outbox = Outbox::new(BACKUP);
     outbox.begin(at(7));
@@ -300,47 +326,72 @@ fn an_incomplete_backup_says_so_and_is_not_promoted() {
     assert!(takes(&[OWNER, BACKUP], false) && !takes(&[BACKUP], true));
 }
 
-#[test]
-fn what_was_dropped_is_kept_until_the_owner_says_that_it_is_not_needed() {
+/// A backup of a slot, with a change in its journal.
+fn with_a_change() -> (Outbox, Backup<u8, Whole>) {
     let (mut outbox, mut backup) = seeded(&[7]);
-    send(
-        &mut outbox,
-        &mut backup,
-        vec![entry(7, change(1, 0))],
-        seconds(1),
-    );
-    let dropped = after(backed(), OWNER, None);
-    backup.learned(at(7), dropped, None, seconds(1));
-    assert_eq!(
-        backup.may_promote(at(7), seconds(9)),
-        Err(NotPromoted::NotBackup)
-    );
-    let kept = backup.kept(at(7), &dropped).unwrap();
-    assert_eq!(kept.users().collect::<Vec<_>>(), [1]);
-    let another = after(dropped, THIRD, None);
-    assert_eq!(
-        backup.kept(at(7), &another),
-        None,
-        "that owner had a different one"
-    );
-    assert_eq!(backup.holds().collect::<Vec<_>>(), [at(7)]);
-    backup.learned(at(7), another, None, seconds(2));
-    let free = Frame {
-        from: THIRD,
-        stream: 0,
-        number: 0,
-        ..frame(
-            &outbox,
-            0,
-            vec![Entry {
-                epoch: another.epoch(),
-                ..entry(7, What::Free)
-            }],
-        )
-    };
-    assert!(matches!(
-        backup.receive(free, seconds(2)),
-        Received::Acknowledge(_)
-    ));
+    let entries = vec![entry(7, change(1, 0))];
+    send(&mut outbox, &mut backup, entries, seconds(1));
+    (outbox, backup)
+}
+
+#[test]
+fn a_backup_that_is_dropped_or_whose_owner_is_deposed_keeps_nothing() {
+    for next in [
+        after(backed(), OWNER, None),
+        after(backed(), OWNER, Some(THIRD)),
+        after(backed(), THIRD, None),
+    ] {
+        let (_, mut backup) = with_a_change();
+        backup.learned(at(7), next, None, seconds(1));
+        let asked = may_promote(&backup, 7, 9);
+        assert_eq!(asked, Err(NotPromoted::NotBackup));
+        assert_eq!(backup.holds().count(), 0, "{next:?}");
+    }
+    // Nor does an owner that is deposed.
+    let mut backup: Backup<u8, Whole> = Backup::new(OWNER);
+    let owned = Some(Owned {
+        epoch: backed().epoch(),
+        dirty: vec![(1, 5, vec![1])],
+    });
+    backup.learned(at(7), backed(), None, seconds(1));
+    backup.learned(at(7), after(backed(), BACKUP, None), owned, seconds(1));
     assert_eq!(backup.holds().count(), 0);
+}
+
+/// It is seeded in the place of another one.
+#[test]
+fn what_an_owner_seeds_is_kept_over_its_own_swaps_until_it_names_another() {
+    let alone = SlotConfig::first(OWNER, NOW);
+    let before = after(alone, OWNER, Some(THIRD));
+    let begin = || {
+        let (mut outbox, mut backup) = (Outbox::new(BACKUP), Backup::<u8, Whole>::new(BACKUP));
+        backup.learned(at(7), before, None, Duration::ZERO);
+        outbox.begin(at(7));
+        let entries = [What::Seed, change(1, 0), What::Seeded].map(|what| Entry {
+            epoch: before.epoch(),
+            ..entry(7, what)
+        });
+        send(&mut outbox, &mut backup, entries.into(), Duration::ZERO);
+        backup
+    };
+    let kept = after(before, OWNER, Some(THIRD));
+    let dropped = after(kept, OWNER, None);
+    let named = after(dropped, OWNER, Some(BACKUP));
+    let mut backup = begin();
+    for config in [kept, dropped, named] {
+        backup.learned(at(7), config, None, seconds(1));
+        assert!(!backup.is_incomplete(at(7)));
+    }
+    assert_eq!(may_promote(&backup, 7, 9), Ok(named.epoch()));
+    let ring = after(named, BACKUP, None);
+    let inherited = backup.learned(at(7), ring, None, seconds(9)).unwrap();
+    assert_eq!(inherited.journal.users().collect::<Vec<_>>(), [1]);
+    for ends in [
+        after(dropped, OWNER, Some(OTHER)),
+        after(dropped, OTHER, None),
+    ] {
+        let mut backup = begin();
+        backup.learned(at(7), ends, None, seconds(1));
+        assert_eq!(backup.holds().count(), 0, "{ends:?}");
+    }
 }

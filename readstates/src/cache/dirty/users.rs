@@ -24,6 +24,8 @@ struct Entry {
     dirty: Dirty,
 }
 
+const _: () = assert!(size_of::<Entry>() == 40, "see BYTES_PER_DIRTY_USER");
+
 /// Where an entry is, and enough of its user's hash to grow a table without reading entries.
 #[derive(Debug, Clone, Copy)]
 struct At {
@@ -120,14 +122,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{Moment, Stage},
+        super::{Moment, Stage, WriteId},
         *,
     };
 
     fn dirty(number: u64) -> Dirty {
         Dirty {
             since: Moment(number),
-            stage: Stage::InFlight,
+            stage: Stage::InFlight { write: WriteId(7) },
             written_version: number,
         }
     }

@@ -175,6 +175,47 @@ fn a_write_of_the_epoch_before_does_not_count_for_this_one() {
     assert_eq!(cache.dirty_users(), 0);
 }
 
+/// A write outlasts its ownership; the user comes back, acknowledged by another owner, and is written again.
+#[tokio::test]
+async fn a_write_of_an_earlier_ownership_that_ends_late_says_nothing_of_the_one_under_way() {
+    let now = Instant::now();
+    let (users, slot) = users(1);
+    let user = users[0];
+    for late_lands in [false, true] {
+        let cache = cache(1000);
+        cache.close_all(true);
+        cache.serve(slot, epoch(4));
+        cache.insert(user, None);
+        change(&cache, user, ack(10, 1), now).unwrap();
+        let mut due = now;
+        let mut begin = || {
+            due += INTERVAL * 2;
+            cache.begin_flushes(due, 1)
+        };
+        let first = begin();
+        let back = exported(&cache, &only(slot), now);
+        cache.close(slot);
+        cache.retire(slot);
+        cache.sweep().await;
+        cache.import(&back[0], now).unwrap();
+        cache.serve(slot, epoch(6));
+        let second = begin();
+        match late_lands {
+            true => cache.written(&first[0], now),
+            false => cache.failed(&first[0], now),
+        }
+        change(&cache, user, ack(10, 2), now).unwrap();
+        let third = begin();
+        cache.written(&second[0], now);
+        third.iter().for_each(|write| cache.failed(write, now));
+        assert_eq!(cache.dirty_users(), 1, "the last change is in memory alone");
+        assert_eq!(third, [], "one write at a time");
+        let last = begin();
+        cache.written(&last[0], now);
+        assert_eq!(cache.dirty_users(), 0);
+    }
+}
+
 #[test]
 fn a_load_for_one_epoch_does_not_land_in_another() {
     let (users, slot) = users(1);

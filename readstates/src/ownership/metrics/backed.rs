@@ -89,7 +89,7 @@ impl Ownership {
         let counters = [
             (
                 "readstates_slots_promoted_total",
-                "Slots that this member was promoted for, because their owners were silent.",
+                "Slots that this member was promoted for, because their owners were silent or had no lease.",
                 self.counters.promoted.load(Ordering::Relaxed),
             ),
             (

@@ -140,6 +140,14 @@ impl Slots {
         self.inner.lock().rows[slot].machine.config() == config
     }
 
+    /// Whether later configs than these epochs are known here of all of these slots.
+    pub(in crate::ownership) fn are_over(&self, slots: &[(Slot, Epoch)]) -> bool {
+        let inner = self.inner.lock();
+        let is_over =
+            |&(slot, epoch): &(Slot, Epoch)| inner.rows[slot].machine.config().epoch() > epoch;
+        slots.iter().all(is_over)
+    }
+
     /// The processes that are known here to own a slot, or to back one.
     pub(in crate::ownership) fn named(&self) -> BTreeSet<Incarnation> {
         let known = self.known().into_iter();

@@ -86,13 +86,33 @@ async fn a_slot_with_more_than_a_message_carries_gets_a_backup_that_has_all_of_i
     assert!(pair.holding.learned(slot(), pair.config, None).is_none());
     pair.exchange();
     advance(Duration::from_secs(4)).await;
-    assert_eq!(pair.holding.promise(), [slot()]);
+    assert_eq!(pair.holding.promise(|_| false), [slot()]);
     pair.swap(BACKUP, None, Succession::Promoted);
     let (inherited, _) = pair.holding.learned(slot(), pair.config, None).unwrap();
     for user in users {
         let replayed = replayed(&inherited.journal, user, None).unwrap().unwrap();
         assert!(replayed == pair.block, "user {user}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_seeded_is_there_though_the_owner_swaps_before_the_ring_names_the_backup() {
+    let mut pair = Pair::new();
+    assert!(pair.owner.seed(slot(), BACKUP));
+    pair.image();
+    pair.owner.seeded(slot());
+    pair.exchange();
+    // Such as the swap that drops the backup before.
+    for named in [None, Some(BACKUP)] {
+        assert_eq!(pair.owner.name(slot()), Some(BACKUP));
+        pair.swap(OWNER, named, Succession::Handed);
+        pair.owner.learned(slot(), &pair.config, true);
+        assert!(pair.holding.learned(slot(), pair.config, None).is_none());
+        assert!(pair.holding.incomplete().is_empty());
+    }
+    assert_eq!(pair.exchange().acknowledgement.refused, []);
+    let has = pair.block.clone();
+    assert_eq!(pair.promoted().await, has);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     balance,
+    replicated::{all_are_backed, with_ring},
     world::{Member, PausedWorld, Said},
 };
 use crate::common::severable::{Reach, Severable};
@@ -25,7 +26,10 @@ fn runs() -> u64 {
 
 /// Three members that have a third each, and what each can reach.
 async fn three() -> (PausedWorld, Vec<Member>, Vec<Arc<Severable>>) {
-    let mut world = PausedWorld::new();
+    three_of(PausedWorld::new()).await
+}
+
+async fn three_of(mut world: PausedWorld) -> (PausedWorld, Vec<Member>, Vec<Arc<Severable>>) {
     let ring = Arc::clone(&world.ring);
     let (mut members, mut reaches) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -178,6 +182,54 @@ async fn what_a_member_acknowledged_that_is_cut_off_alone_is_in_the_database_bef
             end(&members);
         }
     }
+}
+
+/// An owner without a lease answers nothing, and its backup hears its frames all the time.
+#[tokio::test(start_paused = true)]
+async fn the_slots_of_a_member_with_backups_that_is_cut_off_alone_are_served_before_it_is_back() {
+    for reach in [Reach::ReadOnly, Reach::Away] {
+        for run in 0..runs() {
+            let (world, ring) = with_ring();
+            let (_world, members, reaches) = three_of(world).await;
+            all_are_backed(&ring, &members.iter().collect::<Vec<_>>()).await;
+            let mut told = told_meanwhile(&members, Duration::from_secs(5)).await;
+            sleep(Duration::from_millis(run * 157)).await;
+            reaches[1].set(reach);
+            // Until it is taken for dead, and its backups have waited for its last permission.
+            told.extend(told_meanwhile(&members, Duration::from_secs(20)).await);
+            let served = told_meanwhile(&members, Duration::from_secs(20)).await;
+            let what = format!("{reach:?}, run {run}");
+            assert_eq!(served.len() as u64, USERS, "{what}");
+            told.extend(served);
+            reaches[1].set(Reach::There);
+            told.extend(told_meanwhile(&members, Duration::from_secs(5)).await);
+            let lost = lost(&members, &told).await;
+            assert!(lost.is_empty(), "{what}: {lost:?}");
+            assert_eq!(taken_from_the_dead(&members), 0, "{what}: backups had all");
+            end(&members);
+        }
+    }
+}
+
+/// None of them can be promoted, and when the first has its lease again, the others have theirs soon.
+#[tokio::test(start_paused = true)]
+async fn a_ring_store_that_takes_no_renewals_makes_no_slot_with_a_backup_change_hands() {
+    let (world, ring) = with_ring();
+    let (_world, members, reaches) = three_of(world).await;
+    all_are_backed(&ring, &members.iter().collect::<Vec<_>>()).await;
+    let owned = || members.iter().map(Member::owned).collect::<Vec<_>>();
+    let before = owned();
+    let mut told = told_meanwhile(&members, Duration::from_secs(5)).await;
+    reaches.iter().for_each(|it| it.set(Reach::ReadOnly));
+    told.extend(told_meanwhile(&members, Duration::from_secs(30)).await);
+    for place in [2, 0, 1] {
+        reaches[place].set(Reach::There);
+        sleep(Duration::from_millis(600)).await;
+    }
+    let lost = lost(&members, &told).await;
+    assert!(lost.is_empty(), "{lost:?}");
+    assert_eq!(owned(), before);
+    end(&members);
 }
 
 #[tokio::test(start_paused = true)]

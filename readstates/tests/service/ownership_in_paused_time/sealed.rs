@@ -6,14 +6,19 @@ use std::{
 };
 
 use readstates::{
-    block::Outcome,
-    ownership::store::{MemoryRing, RingStore, Swapped, Versioned},
+    block::{Operation, Outcome, Visit},
+    cache::Touch,
+    engine::Rests,
+    ownership::{
+        Pass, Way,
+        store::{MemoryRing, RingStore, Swapped, Versioned},
+    },
 };
 use readstates_ring::{Epoch, SLOTS, Slot};
 use tokio::time::sleep;
 
 use super::{
-    replicated::{USERS, ack_all, all_are_backed, said, until, with_ring},
+    replicated::{USERS, ack_all, all_are_backed, nothing_is_lost, said, until, with_ring},
     world::{Member, PausedWorld, Said},
 };
 use crate::common::faulty::{FaultyStore, Mood};
@@ -132,4 +137,77 @@ async fn a_ring_that_names_the_owner_of_sealed_slots_twice_makes_it_write_what_i
     // The confirmation is asked for more than once.
     sleep(Duration::from_secs(60)).await;
     sealed.goes_on_and_loses_nothing().await;
+}
+
+/// A user of whom an operation was admitted that does not end.
+const HUNG: u64 = 7;
+
+/// Longer than operations may take to end after the seal.
+const TOO_LONG: Duration = Duration::from_secs(6);
+
+/// The first member owns everything, backed by the second, and has acknowledged what is not written.
+async fn backed() -> (PausedWorld, Member, Member) {
+    let (mut world, ring) = with_ring();
+    let (first, second) = (world.member().await, world.member().await);
+    all_are_backed(&ring, &[&first, &second]).await;
+    ack_all(&[&first], 5).await;
+    (world, first, second)
+}
+
+/// An operation is admitted, and then all slots are to be handed on.
+async fn hangs<'a>(first: &'a Member, second: &Member) -> Pass<'a> {
+    let Ok(Way::Here(pass)) = first.ownership.way(Slot::of_user(HUNG)).await else {
+        panic!("the first member owns everything")
+    };
+    let table = Arc::clone(first.ownership.routes().table());
+    let at: Vec<_> = table.owned_by(first.ownership.me().incarnation()).collect();
+    let to = second.ownership.me().incarnation();
+    assert_eq!(first.ownership.begin_move(to, &at).await, Ok(SLOTS));
+    pass
+}
+
+/// It makes its change after all; returns whether that is acknowledged.
+async fn changes(first: &Member, pass: Pass<'_>) -> bool {
+    let operation = Operation::Ack {
+        channel: 10,
+        message: MESSAGE,
+        visit: Visit::default(),
+    };
+    let changed = first
+        .engine
+        .change(HUNG, &[operation], Touch::Online, |_, _| ())
+        .await;
+    changed.is_ok() && first.engine.settled(HUNG, Rests::OnChange).await && pass.may_acknowledge()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operation_changes_after_the_last_part_has_left_is_not_lost_with_the_owner() {
+    let (world, first, second) = backed().await;
+    let answered_after = &world.network.last_parts_answered_after;
+    answered_after.store(CONFIRMED_AFTER, Ordering::SeqCst);
+    let pass = hangs(&first, &second).await;
+    sleep(TOO_LONG).await;
+    let is_acknowledged = changes(&first, pass).await;
+    // The ring was not asked to name the second one, which is promoted with all that it was sent.
+    world.kill(&first);
+    until("promoted", async || second.owned() == SLOTS).await;
+    nothing_is_lost(&[&second], 5).await;
+    let said = said(&[&second], HUNG, MESSAGE).await;
+    assert!(!is_acknowledged || !is_lost(&said), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_whose_operations_do_not_end_stay_and_the_others_are_handed_on() {
+    let (_world, first, second) = backed().await;
+    let pass = hangs(&first, &second).await;
+    sleep(TOO_LONG).await;
+    until("handed on", async || {
+        first.ownership.status().streaming.is_empty()
+    })
+    .await;
+    assert_eq!((first.owned(), second.owned()), (1, SLOTS - 1));
+    assert!(!changes(&first, pass).await, "its epoch is over");
+    nothing_is_lost(&[&first, &second], 5).await;
+    let said = said(&[&first, &second], HUNG, MESSAGE).await;
+    assert!(matches!(said, Said::Done(..)), "{said:?}");
 }

@@ -107,6 +107,20 @@ fn an_owner_may_name_who_has_everything_and_seed_who_is_not_named() {
 }
 
 #[test]
+fn a_seed_ends_when_the_ring_names_another_backup() {
+    let mut streams = Streams::new();
+    let mut guard = Guard::new(at(7));
+    guard.learned(&SlotConfig::first(OWNER, NOW), false, &mut streams);
+    guard.seed(BACKUP, &mut streams);
+    guard.name(BACKUP);
+    // It is slow: another one is seeded before the ring has said what came of it.
+    guard.seed(THIRD, &mut streams);
+    guard.learned(&backed(), true, &mut streams);
+    assert_eq!((guard.backup(), guard.seeding()), (Some(BACKUP), None));
+    assert!(streams[&BACKUP].carries(at(7)) && !streams[&THIRD].carries(at(7)));
+}
+
+#[test]
 fn an_answer_says_what_it_waits_for() {
     let mut streams = Streams::new();
     let mut guard = Guard::new(at(7));

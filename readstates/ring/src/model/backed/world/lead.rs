@@ -85,9 +85,10 @@ impl Led {
         self.step(BackedStep::Learn { pod })
     }
 
-    /// A backup is promoted, and knows it.
+    /// A backup is promoted, knows it, and may answer.
     pub(super) fn promote(&mut self, pod: usize) -> &mut Self {
-        self.step(BackedStep::Promote { pod }).swap(pod).learn(pod)
+        self.step(BackedStep::Promote { pod }).swap(pod).learn(pod);
+        self.step(BackedStep::Wait { pod })
     }
 
     /// A pod is seeded and named, and both know it.

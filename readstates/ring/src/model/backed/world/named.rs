@@ -295,18 +295,9 @@ fn swap_of_a_dead_backup_is_carried_out_late() {
     scene.step(BackedStep::Crash { pod: B });
     scene.step(BackedStep::Swap { asked: 0 });
     assert_eq!(scene.world.ring.owner(), asked.owner, "the owner is dead");
-    let taken = scene.world.ring;
     scene.learn(P);
     assert!(!scene.possible(BackedStep::Promote { pod: P }));
-    // P lives, and has kept what the database lacks; C takes the slot, and can ask P for that.
-    let kept = scene.world.pods[P].backup.kept(slot(), &taken).unwrap();
-    let replayed = kept.replay(
-        USER,
-        (0, [0; 3]),
-        |&image| image,
-        |_, change| change.version,
-    );
-    assert_eq!(replayed.unwrap().unwrap().1, ONLY_X);
+    assert_eq!(scene.world.pods[P].backup.holds().count(), 0);
     scene.step(BackedStep::TakeOver { pod: C }).swap(C);
     scene.learn(C).learn(P).learn(B);
     scene.step(BackedStep::Agree { pod: C }).load(C);
@@ -314,7 +305,7 @@ fn swap_of_a_dead_backup_is_carried_out_late() {
     assert_eq!(
         scene.world.facts.lost,
         1 << X,
-        "what nobody asked P for is said to be lost"
+        "what P had alone is said to be lost"
     );
 }
 
@@ -333,6 +324,53 @@ fn two_swaps_before_the_backup_looks() {
     scene.step(BackedStep::Crash { pod: P });
     scene.promote(B).load(B);
     scene.holds();
+    assert_eq!(scene.content(B), Some(ONLY_X));
+}
+
+/// C is seeded in B's place, and B is given up before the ring is asked to name C.
+#[test]
+fn seeded_before_a_swap_of_the_owner_and_named_after_it() {
+    let mut scene = Led::new(Start::Backed);
+    scene.load(P).acknowledged(P, B, X);
+    scene
+        .step(BackedStep::Seed { pod: P, to: C })
+        .replicate(P, C);
+    scene.step(BackedStep::Drop { pod: P }).swap(P);
+    scene.learn(P).learn(B).learn(C);
+    assert_eq!(
+        scene.world.pods[B].backup.holds().count(),
+        0,
+        "it was dropped"
+    );
+    scene.step(BackedStep::Name { pod: P }).swap(P);
+    scene.learn(P).learn(C).replicate(P, C);
+    scene.step(BackedStep::Crash { pod: P });
+    scene.promote(C).load(C);
+    scene.holds();
+    assert_eq!(scene.content(C), Some(ONLY_X));
+}
+
+/// P cannot renew its lease, and its frames arrive all the time.
+#[test]
+fn promoted_in_place_of_an_owner_without_a_lease_whose_frames_go_on() {
+    let mut scene = Led::new(Start::Backed);
+    scene.load(P).acknowledged(P, B, X);
+    scene.step(BackedStep::Lapse { pod: P });
+    scene.step(BackedStep::Beat { pod: P }).replicate(P, B);
+    let heard = scene.world.now;
+    scene.step(BackedStep::Promote { pod: B });
+    assert_eq!(scene.world.now, heard, "it need not be silent");
+    scene.arrive(P, A).replicate(P, B);
+    assert!(!scene.answer(P, A));
+    scene.swap(B).learn(B).load(B);
+    let promoted = scene.world.ring.epoch();
+    assert!(
+        scene.world.facts.answered < promoted,
+        "it waits all the same"
+    );
+    scene.step(BackedStep::Wait { pod: B });
+    scene.holds();
+    assert_eq!(scene.world.facts.answered, promoted);
     assert_eq!(scene.content(B), Some(ONLY_X));
 }
 

@@ -216,13 +216,17 @@ impl BackedWorld {
     }
 
     pub(super) fn promote(&mut self, index: usize) {
-        let pod = &mut self.pods[index];
-        if pod.backup.may_promote(slot(), self.now).is_err() {
+        let may_promote = |world: &Self| {
+            let backup = &world.pods[index].backup;
+            backup.may_promote(slot(), world.now, |it| world.is_dead(it))
+        };
+        if may_promote(self).is_err() {
             self.now += SILENCE;
         }
-        let Ok(expected) = pod.backup.may_promote(slot(), self.now) else {
+        let Ok(expected) = may_promote(self) else {
             return;
         };
+        let pod = &mut self.pods[index];
         pod.backup.promise(slot());
         let asked = Asked {
             by: pod.me,

@@ -109,7 +109,11 @@ impl BackedWorld {
             State::Away | State::Receiving { .. } | State::Ready { .. }
         );
         // Time passes until it may.
-        let promotes = pod.backup.may_promote(slot(), self.now + SILENCE).is_ok();
+        let in_time = self.now + SILENCE;
+        let may_promote = pod
+            .backup
+            .may_promote(slot(), in_time, |it| self.is_dead(it));
+        let promotes = may_promote.is_ok();
         let takes = self.ring.owner() != pod.me
             && pod.slot.state() == State::Away
             && may_take(
@@ -117,7 +121,7 @@ impl BackedWorld {
                 |it| self.is_dead(it),
                 |it| self.is_incomplete(it),
             )
-            && pod.backup.may_promote(slot(), self.now + SILENCE).is_err();
+            && !promotes;
         let swaps = self.left.swaps > 0;
         let may = [
             (pod.loading.is_some(), BackedStep::Loaded { pod: index }),
