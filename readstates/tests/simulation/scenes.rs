@@ -15,7 +15,8 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     clients::Client,
-    events::{CLIENTS, compare, settle},
+    compare::{Held, compare},
+    events::{CLIENTS, settle},
     process::Process,
     runs::How,
     world::World,
@@ -103,8 +104,8 @@ pub(crate) enum Scene {
 }
 
 impl Scene {
-    /// Plays it; returns how many changes were acknowledged, or what is wrong.
-    pub(crate) async fn play(self, world: &Arc<World>) -> Result<u64, String> {
+    /// Plays it; returns how much was done, or what is wrong.
+    pub(crate) async fn play(self, world: &Arc<World>) -> Result<Held, String> {
         world.calm_down();
         for ordinal in 0..3 {
             Process::start(world, ordinal);
