@@ -109,6 +109,14 @@ impl Row {
         let decoded = codec::decode(&self.block)?;
         decoded.block.states().map(read_state).collect()
     }
+
+    /// The user's version.
+    ///
+    /// # Errors
+    /// When the block is none.
+    pub fn version(&self) -> Result<u64> {
+        Ok(codec::decode(&self.block)?.block.version())
+    }
 }
 
 /// In a block, 0 says that there is none.

@@ -56,7 +56,7 @@ impl Moving {
             let flushed = other.flush(ordinal).await;
             flushed.with_context(|| format!("cache pod {ordinal}"))?;
         }
-        let database = in_database(&told, other).await?;
+        let database = in_database(&told, &other.cassandra().await?).await?;
         let places = vec![("cache", cache), ("database", database)];
         Ok(Verdict::new(&told, places, &[]))
     }

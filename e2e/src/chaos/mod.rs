@@ -1,6 +1,7 @@
 //! A cluster under a load that keeps books, while members come, go, roll and die and the operator is killed again
 //! and again; at the end the books are compared with the cache and with the database.
 
+mod places;
 mod plan;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,14 +12,13 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams},
 };
+use places::{cached_answer, stored_answer};
+pub(crate) use places::{in_cache, in_database};
 use plan::{BASE, crashes};
 pub use plan::{Step, plan};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use readstates_api::Id;
 use readstates_client::Client;
-use readstates_ledger::{
-    Audit, Excuse, Found, Historians, Kind, Load, Orders, Phase, Plan, Told, Verdict,
-};
+use readstates_ledger::{Excuse, Historians, Kind, Load, Phase, Plan, Verdict};
 use readstates_operator_api::{Durability, ReadStateCluster, Takeovers};
 use serde_json::{Value, json};
 use tokio::{
@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{cluster::Cluster, http::ReadState, ways::Ways, world::World};
+use crate::{cluster::Cluster, ways::Ways, world::World};
 
 /// How long a change waits for the database at most while this goes on, in two values: changing one into the other
 /// replaces every pod.
@@ -243,15 +243,22 @@ impl Chaos {
         self.load.enter(Phase::After);
         sleep(STEADY).await;
         let told = self.load.stop().await?;
+        let mut asked = self.historians.stop().await?;
         let (_, smart) = self.clients.first().context("no client")?;
         let cache = in_cache(&told, smart).await?;
+        asked
+            .read_once_more(async |user| cached_answer(user, smart).await)
+            .await?;
         for ordinal in 0..self.members {
             self.cluster.flush(ordinal).await?;
         }
-        let database = in_database(&told, &self.cluster).await?;
+        let cassandra = self.cluster.cassandra().await?;
+        let database = in_database(&told, &cassandra).await?;
+        asked
+            .read_once_more(async |user| stored_answer(user, &cassandra).await)
+            .await?;
         let places = vec![("cache", cache), ("database", database)];
-        let history = self.historians.stop().await?;
-        let orders = Orders::of(&history, &self.excuses);
+        let orders = asked.orders(&self.excuses);
         let verdict = Verdict::new(&told, places, &self.excuses).with_orders(orders);
         let as_before = json!({ "cache": { "flushInterval": null, "durability": null }, "image": null, "replicas": 3 });
         self.cluster.change(&as_before).await?;
@@ -345,34 +352,6 @@ async fn kill_operators(pods: Api<Pod>, seed: u64) {
                 .await;
         }
     }
-}
-
-pub(crate) async fn in_cache(told: &Told, client: &Client) -> Result<Audit> {
-    let found = async |user| {
-        let id = Id::new(user).context("a user without an id")?;
-        let states = client.read_states(id).await?;
-        anyhow::Ok(states.read_states.iter().map(Found::from).collect())
-    };
-    told.audit(found).await
-}
-
-pub(crate) async fn in_database(told: &Told, cluster: &Cluster) -> Result<Audit> {
-    let cassandra = cluster.cassandra().await?;
-    let found = async |user| {
-        let row = cassandra.row(user).await?;
-        let states = row.map_or_else(|| Ok(Vec::new()), |row| row.read_states())?;
-        states.iter().map(found).collect()
-    };
-    told.audit(found).await
-}
-
-fn found(state: &ReadState) -> Result<Found> {
-    let last_message = state.last_message_id.as_deref().unwrap_or("0");
-    Ok(Found {
-        channel: state.channel_id.parse()?,
-        last_message: last_message.parse()?,
-        mention_count: state.mention_count,
-    })
 }
 
 /// Users that no test has, and no other run: other tests count up from the time in milliseconds, shifted by 20 bits.

@@ -17,17 +17,21 @@
 //! there is an order of it.
 
 mod book;
+mod excuse;
 mod historian;
 mod history;
 mod load;
+mod orders;
 mod tally;
 mod verdict;
 mod worker;
 
 pub use book::{AMOUNTS, Audit, Book, Call, Finding, Found, Status, What};
-pub use historian::{Historians, Orders};
+pub use excuse::Excuse;
+pub use historian::{Asked, Historians};
 pub use history::{Action, Answer, Event, History, Order};
 pub use load::{Load, Plan, Told};
+pub use orders::Orders;
 pub use tally::{Operation, Phase, Tallies};
-pub use verdict::{Excuse, Verdict};
+pub use verdict::{Verdict, Word};
 pub use worker::Kind;

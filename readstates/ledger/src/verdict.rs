@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
     book::{Audit, Call, Finding, What},
-    historian::Orders,
+    excuse::Excuse,
     load::Told,
+    orders::Orders,
     tally::{Errors, Phase},
     worker::Kind,
 };
@@ -15,13 +16,29 @@ const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9
 /// How many findings are named one by one.
 const NAMED: usize = 10;
 
-/// A time in which operations that a member acknowledged may be lost: its last flush interval before it was killed.
+/// So many operations are to be acknowledged in each second of a load, and so many answers about single users are to have an
+/// order: where all is well it is ten times as many and more.
+const LEAST_A_SECOND: u64 = 1;
+
+/// What a load and its comparisons come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Excuse {
-    /// From here, counted from the beginning of the load.
-    pub from: Duration,
-    /// To here.
-    pub until: Duration,
+pub enum Word {
+    /// Everything that was acknowledged is there, once, and all that was answered about single users has an order.
+    Sound,
+    /// Something is not as it should be.
+    Wrong,
+    /// Nothing wrong was found, and too little was done to say more.
+    TooLittle,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sound => "SOUND",
+            Self::Wrong => "WRONG",
+            Self::TooLittle => "TOO LITTLE",
+        })
+    }
 }
 
 /// The result of a load and its comparisons.
@@ -33,7 +50,8 @@ pub struct Verdict {
     errors: Errors,
     /// By place: what is there, what is excused, and what is not.
     places: Vec<(&'static str, Audit, Vec<Finding>, Vec<Finding>)>,
-    orders: Orders,
+    /// Of the histories of single users, where some were written.
+    orders: Option<Orders>,
 }
 
 impl Verdict {
@@ -50,11 +68,8 @@ impl Verdict {
                 What::Lost | What::LostMeanwhile | What::NotSeen | What::ReadBehind => true,
                 What::Doubled | What::Phantom | What::VersionWentBack => false,
             };
-            // The member that was killed acknowledged it some time between question and answer.
-            let in_time = |excuse: &Excuse| {
-                finding.call.sent <= excuse.until && excuse.from <= finding.call.answered
-            };
-            may_be_lost && excuses.iter().any(in_time)
+            let Call { sent, answered } = finding.call;
+            may_be_lost && excuses.iter().any(|excuse| excuse.covers(sent, answered))
         };
         let places = audits.into_iter().map(|(place, audit)| {
             let (excused, wrong) = audit.findings.iter().copied().partition(excused);
@@ -66,21 +81,49 @@ impl Verdict {
             latency: latency.into(),
             errors: told.tallies.errors(),
             places: places.collect(),
-            orders: Orders::default(),
+            orders: None,
         }
     }
 
     /// The same, with the result for the histories of single users.
     #[must_use]
     pub fn with_orders(self, orders: Orders) -> Self {
+        let orders = Some(orders);
         Self { orders, ..self }
     }
 
-    /// Whether everything that was acknowledged is there, once, and all that was answered about single users has an order.
+    /// What all of it comes to.
+    #[must_use]
+    pub fn word(&self) -> Word {
+        let mut places = self.places.iter();
+        let is_wrong = places.any(|(_, _, _, wrong)| !wrong.is_empty());
+        if is_wrong || self.orders.as_ref().is_some_and(Orders::are_wrong) {
+            return Word::Wrong;
+        }
+        match self.lack().is_empty() {
+            true => Word::Sound,
+            false => Word::TooLittle,
+        }
+    }
+
+    /// Whether everything is as it should be, and was enough to mean something.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let places = &self.places;
-        places.iter().all(|(_, _, _, wrong)| wrong.is_empty()) && self.orders.is_sound()
+        self.word() == Word::Sound
+    }
+
+    /// Why it was too little to mean anything.
+    fn lack(&self) -> Vec<String> {
+        let least = (self.took.as_secs() * LEAST_A_SECOND).max(1);
+        let acknowledged = self.acknowledged();
+        let mut lack = Vec::new();
+        if acknowledged < least {
+            lack.push(format!(
+                "{acknowledged} operations were acknowledged, {least} at least were to be"
+            ));
+        }
+        lack.extend(self.orders.iter().flat_map(|orders| orders.lack(least)));
+        lack
     }
 
     /// Operations that were acknowledged.
@@ -130,9 +173,13 @@ impl fmt::Display for Verdict {
             )?;
             counts(f, wrong)?;
         }
-        orders(f, &self.orders)?;
-        let word = if self.is_sound() { "SOUND" } else { "WRONG" };
-        write!(f, "{word}")
+        if let Some(of_users) = &self.orders {
+            orders(f, of_users)?;
+        }
+        for lack in self.lack() {
+            writeln!(f, "too little: {lack}")?;
+        }
+        write!(f, "{}", self.word())
     }
 }
 
@@ -143,11 +190,12 @@ fn orders(f: &mut fmt::Formatter<'_>, orders: &Orders) -> fmt::Result {
         undecided,
         impossible,
         answered,
+        ordered,
     } = orders;
     writeln!(
         f,
-        "histories: {answered} answers; of {linearizable} users they have an order, of {} none, of {undecided} it was not \
-         found out, and of {excused} a member that was killed may have lost some",
+        "histories: {ordered} of {answered} answers have an order; of {linearizable} users all have, of {excused} if a member \
+         that was killed has lost some, of {undecided} it was not found out, and of {} they have none",
         impossible.len()
     )?;
     for (user, (ordered, stuck)) in impossible.iter().take(NAMED) {
@@ -213,6 +261,37 @@ mod tests {
             until: Duration::from_secs(30),
         };
         Verdict::new(&Told::default(), vec![("cache", audit)], &[excuse]).is_sound()
+    }
+
+    #[test]
+    fn a_load_that_did_next_to_nothing_is_not_sound_and_says_so() {
+        let verdict = |acknowledged, ordered| {
+            let told = Told {
+                took: Duration::from_secs(600),
+                ..Told::default()
+            };
+            let audit = Audit {
+                acknowledged,
+                ..Audit::default()
+            };
+            let orders = Orders {
+                ordered,
+                linearizable: 1,
+                ..Orders::default()
+            };
+            Verdict::new(&told, vec![("cache", audit)], &[]).with_orders(orders)
+        };
+        assert_eq!(verdict(600, 600).word(), Word::Sound);
+        for little in [verdict(599, 600), verdict(600, 599), verdict(0, 0)] {
+            assert_eq!(little.word(), Word::TooLittle);
+            let text = little.to_string();
+            assert!(
+                text.contains("too little: ") && text.ends_with("TOO LITTLE"),
+                "{text}"
+            );
+        }
+        let nothing = Verdict::new(&Told::default(), Vec::new(), &[]);
+        assert_eq!(nothing.word(), Word::TooLittle);
     }
 
     #[test]

@@ -44,19 +44,15 @@ pub enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(test, derive(strum::VariantArray))]
 pub enum Shortcut {
-    /// A change is acknowledged before the backup has it.
-    AppliedWithoutTicket,
-    /// "Was applied before" is said before the backup has what it rests on.
-    IgnoredWithoutTicket,
+    /// A change is acknowledged, or said to have been applied before, when the backup does not have it yet.
+    ChangeWithoutTicket,
     /// A read shows what the backup does not have yet.
     ReadWithoutTicket,
-    /// A change is acknowledged without the permission of the backup, once that has it.
-    AppliedWithoutPermission,
-    /// "Was applied before" is said without the permission of the backup.
-    IgnoredWithoutPermission,
+    /// The same is said of a change without the permission of the backup, once that has it.
+    ChangeWithoutPermission,
     /// A read is answered without the permission of the backup.
     ReadWithoutPermission,
-    /// An owner with a backup does not look at its lease.
+    /// An owner does not look at its lease.
     NoLease,
     /// The permission counts from when the acknowledgement came.
     PermissionFromReceipt,

@@ -31,6 +31,7 @@ pub use wire::{BACKED, MAX_MEMBERS, MemberRecord, READS, RecordError, RingRecord
 
 use crate::{
     BySlot, Epoch, Incarnation, Line, MOST_LINES, Now, Slot, SlotConfig, Succession, SwapRefused,
+    replication::backup_after,
 };
 
 /// A process that owns slots, and how it is reached.
@@ -283,20 +284,18 @@ impl RingTable {
         Ok(next)
     }
 
-    /// As [`RingTable::swap`] for slots that `owner` owns already, each of which keeps its backup.
+    /// As [`RingTable::swap`] for slots that their owners keep, or hand on to `owner` and back from then on: see
+    /// [`backup_after`].
     ///
     /// # Errors
     /// As with [`RingTable::swap`].
-    pub fn swap_kept(
+    pub fn swap_handed(
         &self,
         asked: &[(Slot, Option<Epoch>)],
         owner: &RingMember,
         now: impl Into<Now>,
     ) -> Result<Self, NotSwapped> {
-        let backup_of = |slot| {
-            let config = self.config(slot)?;
-            (config.owner() == owner.incarnation).then(|| config.backup())?
-        };
+        let backup_of = |slot| backup_after(&self.config(slot)?, owner.incarnation);
         let how = Succession::Handed;
         self.swap_each(asked, owner, backup_of, how, now.into())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use readstates_ring::Slot;
+use readstates_ring::{Slot, replication::Answer};
 use tokio::{
     sync::watch,
     time::{Duration, Instant, sleep},
@@ -60,8 +60,12 @@ impl Engine {
         what: Rests,
         deadline: Instant,
     ) -> bool {
+        let answer = match what {
+            Rests::OnChange => Answer::Change,
+            Rests::OnRead => Answer::Read,
+        };
         loop {
-            match replicas.settled(user, is_dirty, deadline).await {
+            match replicas.settled(user, answer, is_dirty, deadline).await {
                 Settled::Late => return false,
                 Settled::Backed => return true,
                 Settled::Alone => {}

@@ -48,7 +48,7 @@ impl Ownership {
         if asked.is_empty() {
             return;
         }
-        let Ok(next) = table.swap_kept(&asked, &self.me, now) else {
+        let Ok(next) = table.swap_handed(&asked, &self.me, now) else {
             return;
         };
         match self.replace(Some(version), next).await {

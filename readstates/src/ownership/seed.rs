@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig};
+use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig, replication::Handing};
 
 use super::Ownership;
 use crate::{
@@ -67,7 +67,7 @@ impl Ownership {
         };
         let lacks = |slot: &Slot| alone.contains(slot) || kept.contains(slot);
         let is_due = |slot: &Slot| {
-            (lacks(slot) || misplaced.contains(slot)) && replicas.is_worked_off(*slot)
+            (lacks(slot) || misplaced.contains(slot)) && replicas.may_hand_on(*slot, Handing::Seed)
         };
         let at_rest = self.slots.at_rest();
         let of_each = self.engine.cache().dirty_bytes() / (at_rest.len() as u64).max(1);

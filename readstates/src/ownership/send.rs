@@ -25,6 +25,7 @@ use readstates_ring::{
     handoff::{Action, Event},
     mutant::{self, Rule},
     record::NotSwapped,
+    replication::Handing,
 };
 use stream::{ATTEMPT_PAUSE, Sending};
 use tokio::{
@@ -119,8 +120,9 @@ impl Ownership {
         let movable = self.movable(&table, destination, slots);
         // Users of whom nobody has asked since a promotion are in no other place.
         let replicas = self.engine.cache().replicas();
-        let is_whole =
-            |slot: &(Slot, Epoch)| replicas.is_none_or(|replicas| replicas.is_worked_off(slot.0));
+        let is_whole = |slot: &(Slot, Epoch)| {
+            replicas.is_none_or(|replicas| replicas.may_hand_on(slot.0, Handing::Move))
+        };
         let movable = movable.into_iter().filter(is_whole);
         movable.filter(accepts).collect()
     }

@@ -150,9 +150,8 @@ impl Ownership {
         }
         let next = match succession {
             // An aborted move and a renewed lease cost no slot its backup.
-            Succession::Handed if is_mine => table.swap_kept(asked, owner, now),
-            Succession::Handed if self.slots.is_handed(asked) => {
-                table.swap_backed(asked, owner, Some(&self.me), succession, now)
+            Succession::Handed if is_mine || self.slots.is_handed(asked) => {
+                table.swap_handed(asked, owner, now)
             }
             Succession::Handed | Succession::TakenOver | Succession::Promoted => {
                 table.swap(asked, owner, succession, now)

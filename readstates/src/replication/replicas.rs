@@ -10,7 +10,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use readstates_ring::{Epoch, Incarnation, Slot, SlotConfig, replication::Answer};
+use readstates_ring::{
+    Epoch, Incarnation, Slot, SlotConfig,
+    replication::{Answer, Handing, may_hand_on},
+};
 use tokio::time::Instant as Deadline;
 
 use super::{
@@ -160,8 +163,13 @@ impl Replicas {
     }
 
     /// See [`Owner::settled`].
-    pub(crate) async fn settled(&self, user: u64, is_dirty: bool, deadline: Deadline) -> Settled {
-        let answer = Answer::Applied;
+    pub(crate) async fn settled(
+        &self,
+        user: u64,
+        answer: Answer,
+        is_dirty: bool,
+        deadline: Deadline,
+    ) -> Settled {
         self.owner.settled(user, answer, is_dirty, deadline).await
     }
 
@@ -171,7 +179,7 @@ impl Replicas {
         slots: &[Slot],
         deadline: Deadline,
     ) -> Option<Vec<Slot>> {
-        let answer = Answer::Applied;
+        let answer = Answer::Change;
         self.owner.settled_all(slots, answer, deadline).await
     }
 
@@ -212,8 +220,8 @@ impl Replicas {
         users
     }
 
-    /// Whether the journal of the owner before is worked off: then the slot may get a backup, and be handed on.
-    pub(crate) fn is_worked_off(&self, slot: Slot) -> bool {
-        !self.inherited.lock().contains_key(&slot)
+    /// Whether a slot may get a backup, or be handed on: the journal of the owner before is worked off.
+    pub(crate) fn may_hand_on(&self, slot: Slot, handing: Handing) -> bool {
+        may_hand_on(self.inherited.lock().get(&slot), handing)
     }
 }

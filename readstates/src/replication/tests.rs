@@ -163,7 +163,7 @@ impl Pair {
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_until_the_backup_has_what_it_rests_on() {
     let mut pair = Pair::new().backed();
-    for answer in [Answer::Applied, Answer::Ignored, Answer::Read] {
+    for answer in [Answer::Change, Answer::Read] {
         assert!(pair.is_settled(answer).await);
         pair.change(&[ack(pair.version() + 1)]);
         assert!(!pair.is_settled(answer).await);
@@ -175,7 +175,7 @@ async fn an_answer_waits_until_the_backup_has_what_it_rests_on() {
     // What waits is woken.
     pair.change(&[ack(pair.version() + 1)]);
     let deadline = Instant::now() + Duration::from_secs(1);
-    let waits = pair.owner.settled(USER, Answer::Applied, true, deadline);
+    let waits = pair.owner.settled(USER, Answer::Change, true, deadline);
     let (settled, _) = tokio::join!(waits, async { pair.exchange() });
     assert_eq!(settled, Settled::Backed);
 }
@@ -188,7 +188,7 @@ async fn an_answer_about_many_does_not_wait_for_what_others_change_meanwhile() {
     let owner = Arc::clone(&pair.owner);
     let slots = [slot(), slot()];
     let deadline = Instant::now() + Duration::from_secs(1);
-    let mut all = std::pin::pin!(owner.settled_all(&slots, Answer::Applied, deadline));
+    let mut all = std::pin::pin!(owner.settled_all(&slots, Answer::Change, deadline));
     assert!(futures::poll!(all.as_mut()).is_pending());
     // It leaves with the next frame.
     pair.change(&[ack(pair.version() + 1)]);
@@ -197,7 +197,7 @@ async fn an_answer_about_many_does_not_wait_for_what_others_change_meanwhile() {
     assert_eq!(futures::poll!(all.as_mut()), Poll::Ready(Some(Vec::new())));
     // It waits for its own.
     let deadline = Instant::now() + Duration::from_millis(10);
-    let late = owner.settled_all(&slots, Answer::Applied, deadline).await;
+    let late = owner.settled_all(&slots, Answer::Change, deadline).await;
     assert_eq!(late, None);
 }
 
@@ -216,7 +216,7 @@ async fn when_the_permission_of_the_last_accepted_frame_is_over_nothing_is_answe
     // Nor of a user of whom the database has everything.
     let clean = pair
         .owner
-        .settled(USER, Answer::Ignored, false, Instant::now());
+        .settled(USER, Answer::Change, false, Instant::now());
     assert_eq!(clean.await, Settled::Late);
     pair.exchange();
     assert!(pair.is_settled(Answer::Read).await);
@@ -247,7 +247,7 @@ async fn a_promoted_backup_has_every_change_and_accepts_nothing_more() {
         [(slot(), pair.config.epoch())]
     );
     pair.owner.acknowledged(BACKUP, &late, Some(&said));
-    assert!(!pair.is_settled(Answer::Applied).await);
+    assert!(!pair.is_settled(Answer::Change).await);
     assert_eq!(pair.owner.to_drop(), [slot()]);
 }
 
@@ -282,7 +282,7 @@ async fn a_backup_without_room_takes_trims_and_no_changes_and_is_given_up() {
     let bytes = pair.holding.bytes();
     assert!(bytes <= 3000, "{bytes}");
     assert!(!pair.owner.acknowledged(BACKUP, &refused, None));
-    assert!(!pair.is_settled(Answer::Applied).await);
+    assert!(!pair.is_settled(Answer::Change).await);
     assert!(pair.owner.to_drop().is_empty(), "not yet");
     advance(Duration::from_millis(200)).await;
     assert_eq!(pair.owner.to_drop(), [slot()]);
@@ -292,7 +292,7 @@ async fn a_backup_without_room_takes_trims_and_no_changes_and_is_given_up() {
     pair.owner.learned(slot(), &pair.config, true);
     let settled = pair
         .owner
-        .settled(USER, Answer::Applied, true, Instant::now());
+        .settled(USER, Answer::Change, true, Instant::now());
     assert_eq!(settled.await, Settled::Alone);
     let is_over = pair.owner.acknowledged(BACKUP, &refused, None);
     assert!(is_over, "it was given up");

@@ -378,7 +378,7 @@ impl Client {
     }
 
     /// A read shows what was acknowledged before it began.
-    async fn read(&mut self, user: u64) {
+    pub(crate) async fn read(&mut self, user: u64) {
         let (channel, _) = self.channel(user);
         let known = self.book.acknowledged_mentions(user, channel);
         let floor = self.world.version(user);

@@ -1,14 +1,12 @@
 //! One seed: members, clients and rebalancers start, things happen, all calms down, and the books are compared.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use readstates::ownership::Ownership;
 use readstates_api::admin::OwnershipStatus;
-use readstates_ledger::{Action, Answer, Event, Order};
 use readstates_ring::{
     Epoch, Slot,
     moves::{Live, next_batch},
@@ -17,7 +15,8 @@ use readstates_ring::{
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    clients::{Client, Job, Reply, Seen, ask},
+    clients::Client,
+    compare::{Held, MOST_SHOWN, compare},
     historians::{HISTORIANS, Historian},
     process::Process,
     world::World,
@@ -31,8 +30,6 @@ const EVENTFUL: Duration = Duration::from_secs(25);
 const SETTLES: Duration = Duration::from_secs(60);
 /// Longer than any message or write is late.
 const EVERYTHING_ARRIVES: Duration = Duration::from_secs(9);
-/// Findings of a seed that are shown.
-const MOST_SHOWN: usize = 6;
 const LEAVING: Duration = Duration::from_secs(12);
 /// The most deaths (or what looks like one to the others) of a seed: what they excuse is not all there is.
 const MOST_DEATHS: u32 = 2;
@@ -44,8 +41,8 @@ const LONG: std::ops::Range<u64> = 6_000..9_000;
 /// The result of a seed.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// How many operations were acknowledged, or what is wrong.
-    pub(crate) outcome: Result<u64, String>,
+    /// How much was done, or what is wrong.
+    pub(crate) outcome: Result<Held, String>,
     /// What happened, line by line.
     pub(crate) trace: Vec<String>,
     /// Stands for all of the trace.
@@ -53,7 +50,7 @@ pub(crate) struct Ran {
 }
 
 /// Runs a seed.
-pub(crate) async fn run(world: &Arc<World>) -> Result<u64, String> {
+pub(crate) async fn run(world: &Arc<World>) -> Result<Held, String> {
     let seed = world.seed;
     for ordinal in 0..3 {
         Process::start(world, ordinal);
@@ -373,84 +370,4 @@ pub(crate) async fn settle(world: &Arc<World>) -> Result<(), String> {
 fn is_at_rest(status: &OwnershipStatus) -> bool {
     let moving = status.sealed > 0 || status.receiving > 0 || !status.streaming.is_empty();
     status.lease_valid && !moving
-}
-
-/// Compares the books with what the members answer and with what the database has.
-pub(crate) async fn compare(world: &Arc<World>) -> Result<u64, String> {
-    let (book, mut wrong) = world.books();
-    let mut cached = BTreeMap::new();
-    for user in book.users() {
-        cached.insert(user, read_at_last(world, user).await?.states);
-    }
-    for process in world.living() {
-        process.engine.drain().await;
-    }
-    let mut stored = BTreeMap::new();
-    for user in book.users() {
-        stored.insert(user, world.stored(user).await);
-    }
-    let mut acknowledged = 0;
-    for (place, found) in [("cache", &cached), ("database", &stored)] {
-        let audit = book.audit(found);
-        acknowledged = audit.acknowledged;
-        let findings = audit.findings.iter();
-        let unexcused = findings.filter(|finding| !world.is_excused(finding));
-        wrong.extend(unexcused.map(|finding| format!("{place}: {finding:?}")));
-    }
-    wrong.extend(disorder(world).await?);
-    if wrong.is_empty() {
-        return Ok(acknowledged);
-    }
-    let shown: Vec<&String> = wrong.iter().take(MOST_SHOWN).collect();
-    Err(format!(
-        "{} findings of {acknowledged}: {shown:#?}",
-        wrong.len()
-    ))
-}
-
-/// What has no order in the histories of single users. What members answer now, and then what the database has, are
-/// the last things that each of them shows.
-async fn disorder(world: &Arc<World>) -> Result<Vec<String>, String> {
-    let (mut history, whole) = world.history();
-    for user in whole.iter().copied() {
-        let seen = read_at_last(world, user).await?;
-        let stored = world.stored(user).await;
-        let states = stored.iter().map(|it| (it.channel, it.last_message));
-        let version = seen.version;
-        let in_database = Answer::States {
-            states: states.collect(),
-            version,
-        };
-        for (place, answer) in [seen.as_states(), in_database].into_iter().enumerate() {
-            let at = world.now() + Duration::from_millis(1 + 2 * place as u64);
-            let event = Event {
-                action: Action::Read,
-                sent: at,
-                answered: at + Duration::from_millis(1),
-                answer,
-            };
-            history.add(user, event);
-        }
-    }
-    let orders = history.check();
-    let of_whole = whole
-        .iter()
-        .filter_map(|user| Some((user, orders.get(user)?)));
-    let wrong = of_whole.filter_map(|(user, order)| match order {
-        Order::Linearizable | Order::Undecided => None,
-        Order::Impossible { ordered, stuck } => Some(format!(
-            "user {user}: {ordered} operations have an order, and none of these can be next: {stuck:?}"
-        )),
-    });
-    Ok(wrong.collect())
-}
-
-/// Reads a user when all is calm.
-async fn read_at_last(world: &Arc<World>, user: u64) -> Result<Seen, String> {
-    for _ in 0..20 {
-        if let Reply::Done(seen) = ask(world, Job { user, change: None }).await {
-            return Ok(seen);
-        }
-    }
-    Err(format!("user {user} cannot be read though all is calm"))
 }

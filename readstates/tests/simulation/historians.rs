@@ -17,7 +17,7 @@ pub(crate) const HISTORIANS: u64 = 3;
 /// Users that all historians ask about, and no other clients.
 pub(crate) const USERS: std::ops::RangeInclusive<u64> = 501..=504;
 const CHANNELS: std::ops::RangeInclusive<u64> = 1..=2;
-/// With more of them without an answer a user is left alone: each doubles the orders there can be.
+/// With more of them without an answer a user is only read: each doubles the orders there can be.
 const MOST_UNKNOWN: usize = 6;
 
 pub(crate) struct Historian {
@@ -42,10 +42,11 @@ impl Historian {
             let pause = self.random.random_range(20..250);
             sleep(Duration::from_millis(pause)).await;
             let user = self.random.random_range(USERS);
-            if self.history.unknown(user) < MOST_UNKNOWN {
-                let action = self.any();
-                self.ask(user, action).await;
-            }
+            let action = match self.history.unknown(user) < MOST_UNKNOWN {
+                true => self.any(),
+                false => Action::Read,
+            };
+            self.ask(user, action).await;
         }
         self.world.hand_in_history(self.history);
     }

@@ -95,7 +95,7 @@ fn scenes_hold_with_all_rules() {
             let last = played.trace.len().saturating_sub(60);
             let told = played.trace[last..].join("\n");
             match played.outcome {
-                Ok(acknowledged) => assert!(acknowledged > 100, "{scene:?}: {acknowledged}"),
+                Ok(held) => assert!(held.acknowledged > 100, "{scene:?}: {held:?}"),
                 Err(why) => broken.push(format!("{scene:?}, seed {seed}: {why}\n{told}")),
             }
         }
@@ -117,7 +117,7 @@ fn backups_that_are_slow_are_named_seldom_and_those_that_die_are_replaced_at_onc
         let outcome = play(scene, seed, how).outcome;
         println!("{of}: {outcome:?}");
         match outcome {
-            Ok(acknowledged) => assert!(acknowledged > 100, "{of}: {acknowledged}"),
+            Ok(held) => assert!(held.acknowledged > 100, "{of}: {held:?}"),
             Err(why) => broken.push(format!("{of}: {why}")),
         }
     }

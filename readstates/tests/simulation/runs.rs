@@ -13,6 +13,7 @@ use std::{
 use readstates_ring::model::{Mutant, backed};
 
 use super::{
+    compare::Held,
     events::{self, Ran},
     scenes::Scene,
     world::World,
@@ -122,8 +123,8 @@ fn run_here(seed: u64, how: How, scene: Option<Scene>) -> Ran {
 pub(crate) struct Runs {
     /// By seed: what is wrong.
     pub(crate) failed: Vec<(u64, String)>,
-    /// Changes that were acknowledged in the others.
-    pub(crate) acknowledged: u64,
+    /// What the others have done together.
+    pub(crate) held: Held,
 }
 
 impl Runs {
@@ -138,7 +139,13 @@ impl Runs {
                 let Ran { outcome, .. } = run(seed, how);
                 let mut runs = runs.lock().unwrap();
                 match outcome {
-                    Ok(acknowledged) => runs.acknowledged += acknowledged,
+                    Ok(Held {
+                        acknowledged,
+                        undecided,
+                    }) => {
+                        runs.held.acknowledged += acknowledged;
+                        runs.held.undecided += undecided;
+                    }
                     Err(why) => runs.failed.push((seed, why)),
                 }
                 let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;

@@ -15,7 +15,8 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     clients::Client,
-    events::{CLIENTS, compare, settle},
+    compare::{Held, compare},
+    events::{CLIENTS, settle},
     process::Process,
     runs::How,
     world::World,
@@ -35,12 +36,24 @@ pub(crate) const SCENES: [(&str, Scene, &str); 9] = [
 ];
 
 /// The same for rules of slots with backups, each with one way not to keep it (`readstates_ring::model::backed`).
-pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 4] = [
+pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 8] = [
     (
         "R11",
-        "applied without ticket",
+        "change without ticket",
         Scene::FramesDoNotArrive,
         "Lost",
+    ),
+    (
+        "R11",
+        "change without permission",
+        Scene::ZombieAnswers,
+        "by now",
+    ),
+    (
+        "R11",
+        "read without permission",
+        Scene::ZombieAnswers,
+        "ReadBehind",
     ),
     ("R12", "drops alone", Scene::FramesDoNotArrive, "Lost"),
     (
@@ -49,6 +62,8 @@ pub(crate) const BACKED_SCENES: [(&str, &str, Scene, &str); 4] = [
         Scene::BackupIsLate,
         "Lost",
     ),
+    ("R13", "seeds unreplayed", Scene::PromotedTwice, "Lost"),
+    ("R13", "moves unreplayed", Scene::MovedWhenPromoted, "Lost"),
     ("R14", "restamps alone", Scene::WrittenLateByAnOwner, "Lost"),
 ];
 
@@ -90,6 +105,12 @@ pub(crate) enum Scene {
     FramesDoNotArrive,
     /// The backup of a dead owner asks to be promoted after the others take that one for dead.
     BackupIsLate,
+    /// An owner that its backup does not hear of is asked when that one was promoted.
+    ZombieAnswers,
+    /// An owner dies, and the one that was promoted, which could not write what it was promoted with.
+    PromotedTwice,
+    /// An owner dies, and the one that was promoted is asked to move what it could not write.
+    MovedWhenPromoted,
     /// A member is late again and again, as owner and as backup, by more than is borne.
     MemberStarves,
     /// The same, by less.
@@ -103,8 +124,8 @@ pub(crate) enum Scene {
 }
 
 impl Scene {
-    /// Plays it; returns how many changes were acknowledged, or what is wrong.
-    pub(crate) async fn play(self, world: &Arc<World>) -> Result<u64, String> {
+    /// Plays it; returns how much was done, or what is wrong.
+    pub(crate) async fn play(self, world: &Arc<World>) -> Result<Held, String> {
         world.calm_down();
         for ordinal in 0..3 {
             Process::start(world, ordinal);
@@ -130,6 +151,9 @@ impl Scene {
             Self::HandedByALateSwap => moves::handed_late(world).await?,
             Self::FramesDoNotArrive => backed::frames_do_not_arrive(world).await?,
             Self::BackupIsLate => backed::backup_is_late(world).await?,
+            Self::ZombieAnswers => backed::zombie_answers(world).await?,
+            Self::PromotedTwice => backed::promoted_twice(world).await?,
+            Self::MovedWhenPromoted => backed::moved_when_promoted(world).await?,
             Self::MemberStarves => slow::member_starves(world).await?,
             Self::MemberIsUsuallyLate => slow::member_is_usually_late(world).await?,
             Self::AllStarve => slow::all_starve(world).await?,

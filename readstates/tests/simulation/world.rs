@@ -93,8 +93,8 @@ struct State {
     /// What was lost with members that died, or that were stopped until the others had to take them for dead: users
     /// and channels, with the times.
     losses: HashMap<(u64, u64), Duration>,
-    /// Users of whom a dead member knew a version that the database did not have.
-    lost_versions: HashSet<u64>,
+    /// When something of a user was lost so, a state or a version alone.
+    lost_at: HashMap<u64, Vec<Duration>>,
     book: Book,
     history: History,
 }

@@ -366,3 +366,21 @@ fn backups_are_listed_and_written_and_keep_out_readers_that_know_of_none() {
     let listed: Vec<&str> = moved.members().iter().map(RingMember::name).collect();
     assert_eq!(listed, [member(1).name(), member(3).name()]);
 }
+
+#[test]
+fn a_slot_that_is_kept_keeps_its_backup_and_one_that_is_handed_on_is_backed_by_who_had_it() {
+    let first = swap(&RingTable::default(), &[0, 1], 1, Succession::TakenOver);
+    let (owner, backup, how) = (member(1), member(2), Succession::Handed);
+    let backed = first.swap_backed(&known(&first, &[0]), &owner, Some(&backup), how, NOW);
+    let backed = backed.unwrap();
+    let backups = |table: &RingTable| {
+        [0, 1].map(|slot| table.config(Slot::new(slot).unwrap()).unwrap().backup())
+    };
+    let handed_to = |to| backed.swap_handed(&known(&backed, &[0, 1]), &member(to), NOW);
+    let kept = handed_to(1).unwrap();
+    assert_eq!(backups(&kept), [Some(Incarnation::new(2)), None]);
+    let handed = handed_to(3).unwrap();
+    assert_eq!(backups(&handed), [Some(Incarnation::new(1)); 2]);
+    let listed: Vec<&str> = handed.members().iter().map(RingMember::name).collect();
+    assert_eq!(listed, [member(1).name(), member(3).name()]);
+}

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use super::Outbox;
 use crate::{
     Epoch, Incarnation, SlotConfig,
-    handoff::SlotAtMember,
     mutant::{self, Shortcut},
     slot::Slot,
 };
@@ -35,10 +34,8 @@ impl Tickets {
 /// The kinds of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// An operation was applied.
-    Applied,
-    /// It had been applied before: the answer rests on what others did, which may not be replicated yet.
-    Ignored,
+    /// An operation was applied, now or before: that rests on what others did, which may not be replicated yet.
+    Change,
     /// What a user has read. It waits for what it shows.
     Read,
 }
@@ -46,8 +43,6 @@ pub enum Answer {
 /// What an answer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Waits {
-    /// The slot is not this member's to answer about, at the epoch at which the operation was admitted.
-    NotOwner,
     /// This process must have what the answer rests on.
     Ticket(Incarnation),
     /// This process must have accepted a frame that was sent lately.
@@ -201,28 +196,10 @@ impl Guard {
         Tickets(tickets)
     }
 
-    /// Whether an answer may be given now (R11) that rests on what these tickets stand for. Both the lease and the
-    /// time must have been looked at after the work. If there is a backup, every answer needs its permission: when a
-    /// later owner answers, or says what is lost, this one is silent.
-    ///
-    /// # Errors
-    /// What it waits for.
-    pub fn may_answer(
-        &self,
-        answer: Answer,
-        (at, admitted, lease_valid): (&SlotAtMember, Epoch, bool),
-        tickets: &Tickets,
-        (streams, now): (&Streams, Duration),
-    ) -> Result<(), Waits> {
-        let no_lease = mutant::takes(Shortcut::NoLease) && self.backup.is_some();
-        if !at.may_acknowledge(admitted, lease_valid || no_lease) {
-            return Err(Waits::NotOwner);
-        }
-        self.backed(answer, tickets, (streams, now))
-    }
-
-    /// The part of [`Guard::may_answer`] that is about backups: whether they have what the answer rests on, and permit
-    /// it.
+    /// Whether the backups have what an answer rests on, for which these tickets stand, and permit it (R11). The time must
+    /// have been looked at after the work. If there is a backup, every answer needs its permission: when a later owner
+    /// answers, or says what is lost, this one is silent. The lease is demanded besides: see
+    /// [`crate::fence::may_acknowledge`].
     ///
     /// # Errors
     /// What it waits for.
@@ -233,13 +210,9 @@ impl Guard {
         (streams, now): (&Streams, Duration),
     ) -> Result<(), Waits> {
         let (no_ticket, no_permission) = match answer {
-            Answer::Applied => (
-                Shortcut::AppliedWithoutTicket,
-                Shortcut::AppliedWithoutPermission,
-            ),
-            Answer::Ignored => (
-                Shortcut::IgnoredWithoutTicket,
-                Shortcut::IgnoredWithoutPermission,
+            Answer::Change => (
+                Shortcut::ChangeWithoutTicket,
+                Shortcut::ChangeWithoutPermission,
             ),
             Answer::Read => (Shortcut::ReadWithoutTicket, Shortcut::ReadWithoutPermission),
         };
@@ -297,7 +270,8 @@ impl Guard {
         self.seeding.filter(seeded).filter(|_| self.is_seeded)
     }
 
-    /// The ring is asked to name it, from now on: tell the state machine as well ([`SlotAtMember::backup_asked`]).
+    /// The ring is asked to name it, from now on: tell the state machine as well
+    /// ([`crate::handoff::SlotAtMember::backup_asked`]).
     pub fn name(&mut self, backup: Incarnation) {
         if !self.asked.contains(&backup) {
             self.asked.push(backup);

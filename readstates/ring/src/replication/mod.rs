@@ -8,7 +8,7 @@
 //! ```text
 //!   owner                                               backup
 //!   Guard (a slot) ─▶ Outbox (a stream) ── Frame ──▶ Backup (a member): Inbox (a stream), Journal (a slot)
-//!     ▲ may_answer        ▲                               │                  │
+//!     ▲ backed            ▲                               │                  │
 //!     └───────────────────┴────── Acknowledgement ◀───────┘                  └─▶ promoted owner: Journal::replay
 //! ```
 //! A stream goes from one process to one other, and has the frames of all slots that the one owns and the other backs.
@@ -17,7 +17,7 @@
 //!
 //! | rule | where it is kept |
 //! |---|---|
-//! | R11 no answer before the backup in force has what it rests on, and permits it | [`Guard::may_answer`] |
+//! | R11 no answer before the backup in force has what it rests on, and permits it | [`Guard::backed`] |
 //! | R12 a backup that missed something is out by swap before the next answer | [`Guard::must_drop`] |
 //! | R13 only a complete backup succeeds without loss; others when owner and backup are gone | [`Backup::may_promote`], [`may_take`] |
 //! | R14 a record stands on a base that cannot change | [`crate::fence::base`], [`crate::fence::needs`] |
@@ -163,8 +163,8 @@ pub fn may_take(
     dead(config.owner()) && (!has_successor || mutant::takes(Shortcut::TakesFromLivingBackup))
 }
 
-/// The backup to name with a swap of this owner: a slot that is handed on is backed by who had it, which has everything
-/// until then; one that is kept keeps its backup.
+/// The backup to name with a swap of this owner, if it names one: a slot that is handed on is backed by who had it, which
+/// has everything until then; one that is kept keeps its backup.
 #[must_use]
 pub fn backup_after(config: &SlotConfig, next_owner: Incarnation) -> Option<Incarnation> {
     match next_owner == config.owner() {

@@ -39,7 +39,7 @@ async fn frames_are_sent_until_they_are_acknowledged_and_heartbeats_when_there_i
     for message in 10..60 {
         pair.change(&[ack(message)]);
         let deadline = Instant::now() + Duration::from_secs(1);
-        let settled = pair.owner.settled(USER, Answer::Applied, true, deadline);
+        let settled = pair.owner.settled(USER, Answer::Change, true, deadline);
         assert_eq!(settled.await, Settled::Backed, "{message}");
     }
     // Without changes, answers stay permitted.
@@ -103,7 +103,7 @@ async fn the_stream_of_an_owner_that_ended_is_forgotten_once_nothing_needs_it() 
     let late = pair.leave();
     let said = pair.arrive(&late);
     pair.owner.acknowledged(BACKUP, &late, Some(&said));
-    assert!(!pair.is_settled(Answer::Applied).await);
+    assert!(!pair.is_settled(Answer::Change).await);
     assert!(pair.holding.slots().is_empty());
 }
 

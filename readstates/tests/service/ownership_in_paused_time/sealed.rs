@@ -127,7 +127,7 @@ async fn a_ring_that_names_the_owner_of_sealed_slots_twice_makes_it_write_what_i
         let me = sealed.first.ownership.me();
         let at = table.owned_by(me.incarnation());
         let at: Vec<_> = at.map(|(slot, epoch)| (slot, Some(epoch))).collect();
-        let next = table.swap_kept(&at, me, sealed.world.unix_micros());
+        let next = table.swap_handed(&at, me, sealed.world.unix_micros());
         let swapped = sealed
             .ring
             .compare_and_swap(Some(version), next.unwrap())

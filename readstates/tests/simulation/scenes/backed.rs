@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{
     clients,
     deaths::{MENTION, acknowledged, land, owner, write_late},
-    until,
+    table, until,
 };
 use crate::{
     clients::{Client, HOT},
@@ -16,6 +16,11 @@ use crate::{
     process::Process,
     world::World,
 };
+
+/// A slot would get a backup, or be handed on, within this time.
+const SOON: Duration = Duration::from_secs(3);
+/// A client that asks so often has asked each member, as good as surely.
+const OFTEN: usize = 20;
 
 /// Every slot has a backup.
 pub(super) async fn all_named(world: &World) -> Result<(), String> {
@@ -110,5 +115,70 @@ pub(super) async fn written_late(world: &Arc<World>) -> Result<(), String> {
     for client in [one, other] {
         client.end();
     }
+    Ok(())
+}
+
+/// An owner dies while the database is away; the promoted one can write nothing of what it was promoted with. Returns that
+/// one.
+async fn promoted_without_database(world: &Arc<World>) -> Result<Arc<Process>, String> {
+    let [first, _] = pair(world).await?;
+    world.set_database_away(true);
+    clients(world, 1, Duration::from_secs(1)).await;
+    world.is_over(&first).await;
+    first.die().await;
+    owner(world).await
+}
+
+/// The promoted owner dies, too, as soon as the ring names another backup.
+pub(super) async fn promoted_twice(world: &Arc<World>) -> Result<(), String> {
+    let second = promoted_without_database(world).await?;
+    let is_named = || backup(world, Slot::of_user(HOT)).is_some();
+    let soon = world.now() + SOON;
+    until(|| is_named() || world.now() >= soon).await?;
+    // It gets one once it has written.
+    world.set_database_away(is_named());
+    until(is_named).await?;
+    world.is_over(&second).await;
+    second.die().await;
+    world.set_database_away(false);
+    Ok(())
+}
+
+/// The promoted owner is asked to hand on what it has.
+pub(super) async fn moved_when_promoted(world: &Arc<World>) -> Result<(), String> {
+    let second = promoted_without_database(world).await?;
+    let me = second.life.incarnation;
+    let living = world.living();
+    let others = living.iter().map(|process| process.life.incarnation);
+    let to = others.into_iter().find(|&it| it != me);
+    let to = to.ok_or("no other member lives")?;
+    let slots: Vec<_> = table(world).await?.owned_by(me).collect();
+    // It refuses those of which the database lacks something.
+    let _ = second.ownership.begin_move(to, &slots).await;
+    sleep(SOON).await;
+    world.set_database_away(false);
+    Ok(())
+}
+
+/// An owner and its backup do not hear of each other, and the owner does not hear of the ring; it keeps its lease. The backup
+/// is promoted. Then a client asks both for what it knows, which changes nothing but the promoted one's version.
+pub(super) async fn zombie_answers(world: &Arc<World>) -> Result<(), String> {
+    let mut client = Client::shifted(world, 0, 1);
+    let [zombie, backup] = pair(world).await?;
+    let (from, to) = (zombie.life.incarnation, backup.life.incarnation);
+    acknowledged(client.send(HOT, MENTION).await)?;
+    zombie.engine.flush_all().await;
+    world.blind(from, true);
+    world.break_link(from, to, true);
+    world.break_link(to, from, true);
+    until(|| backup.ownership.enter(Slot::of_user(HOT)).is_some()).await?;
+    for _ in 0..OFTEN {
+        client.send(HOT, MENTION).await;
+        client.read(HOT).await;
+    }
+    world.break_link(from, to, false);
+    world.break_link(to, from, false);
+    world.blind(from, false);
+    client.end();
     Ok(())
 }

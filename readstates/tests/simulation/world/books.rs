@@ -15,6 +15,8 @@ use crate::{
 
 /// What was done before a process was stopped may be told a moment later.
 const LAST_WORD: Duration = Duration::from_millis(100);
+/// A member that leaves is over a moment after others may have its slots.
+const LAST_STEP: Duration = Duration::from_secs(1);
 
 /// A call that was decided at this moment: the simulation knows when.
 pub(crate) fn at_once(at: Duration) -> Call {
@@ -80,11 +82,14 @@ impl World {
         });
     }
 
-    /// Takes in a read that began when `floor` was known. Only a death may make its version lower than that.
+    /// Takes in a read that began when `floor` was known. Only a death in between may make its version lower than that.
     pub(crate) fn told_read(&self, user: u64, floor: (u64, Duration), told: (u64, Duration)) {
         if told.0 < floor.0 {
-            let (channel, message, call) = (0, 0, at_once(floor.1));
             let what = What::ReadBehind;
+            let (channel, message) = (0, 0);
+            // From when the version was told until the read.
+            let (sent, answered) = (floor.1, told.1);
+            let call = Call { sent, answered };
             self.note(Finding {
                 user,
                 channel,
@@ -139,7 +144,7 @@ impl World {
     /// A process is over with what it has in memory: what of that is not in the database may be lost, and nothing
     /// else.
     pub(crate) async fn is_over(&self, process: &Process) {
-        let (mut lost, mut versions) = (Vec::new(), Vec::new());
+        let (mut lost, mut users) = (Vec::new(), Vec::new());
         for user in USERS.chain(historians::USERS) {
             let all = |block: BlockRef<'_>| (found(block), block.version());
             let Some((cached, version)) = process.engine.cache().read(user, all) else {
@@ -149,10 +154,7 @@ impl World {
                 continue;
             }
             let (stored, written) = self.stored_block(user).await;
-            if version > written {
-                // An answer that nothing was changed may have told it.
-                versions.push(user);
-            }
+            let before = lost.len();
             let of = |state: &Found| {
                 stored
                     .iter()
@@ -165,6 +167,10 @@ impl World {
             let kept = |state: &&Found| cached.iter().any(|it| it.channel == state.channel);
             let gone = stored.iter().filter(|state| !kept(state));
             lost.extend(gone.map(|state| (user, state.channel)));
+            // An answer that nothing was changed may have told the version.
+            if version > written || lost.len() > before {
+                users.push(user);
+            }
         }
         let now = self.now();
         self.say(|| format!("{process:?} takes with it: {lost:?}"));
@@ -172,7 +178,9 @@ impl World {
             for page in lost {
                 state.losses.insert(page, now);
             }
-            state.lost_versions.extend(versions);
+            for user in users {
+                state.lost_at.entry(user).or_default().push(now);
+            }
         });
     }
 
@@ -204,7 +212,7 @@ impl World {
     }
 
     /// What the database has of a user, and at which version.
-    async fn stored_block(&self, user: u64) -> (Vec<Found>, u64) {
+    pub(crate) async fn stored_block(&self, user: u64) -> (Vec<Found>, u64) {
         let stored = self.blocks.load(user).await.ok().flatten();
         let stored = stored.map(|stored| {
             codec::decode(&stored.bytes).map(|it| (found(it.block), it.block.version()))
@@ -216,21 +224,18 @@ impl World {
     pub(crate) fn is_excused(&self, finding: &Finding) -> bool {
         let lost_at =
             |user, channel| self.state(|state| state.losses.get(&(user, channel)).copied());
-        // A version that was told although nothing was changed is in memory alone, too.
-        let any = || {
-            self.state(|state| {
-                let states = state.losses.keys().any(|&(user, _)| user == finding.user);
-                states || state.lost_versions.contains(&finding.user)
-            })
-        };
         match finding.what {
             // What it still said at that moment counts.
             What::Lost | What::LostMeanwhile | What::NotSeen => {
                 let until = lost_at(finding.user, finding.channel);
                 until.is_some_and(|until| finding.call.answered <= until + LAST_WORD)
             }
-            // Of the user as a whole.
-            What::ReadBehind => any(),
+            // Of the user as a whole: a version that was told although nothing was changed is in memory alone, too.
+            What::ReadBehind => self.state(|state| {
+                let Call { sent, answered } = finding.call;
+                let mut lost_at = state.lost_at.get(&finding.user).into_iter().flatten();
+                lost_at.any(|&at| sent <= at + LAST_WORD && at <= answered + LAST_STEP)
+            }),
             What::Doubled | What::Phantom | What::VersionWentBack => false,
         }
     }
@@ -246,11 +251,8 @@ impl World {
     /// What was asked and answered, and the users of the historians that no death concerns.
     pub(crate) fn history(&self) -> (History, Vec<u64>) {
         self.state(|state| {
-            let lost = |user: &u64| {
-                let states = state.losses.keys().any(|(of, _)| of == user);
-                states || state.lost_versions.contains(user)
-            };
-            let whole = historians::USERS.filter(|user| !lost(user)).collect();
+            let is_whole = |user: &u64| !state.lost_at.contains_key(user);
+            let whole = historians::USERS.filter(is_whole).collect();
             (state.history.clone(), whole)
         })
     }
@@ -258,5 +260,34 @@ impl World {
     /// The books of all clients, and what was seen to be wrong on the way.
     pub(crate) fn books(&self) -> (Book, Vec<String>) {
         self.state(|state| (state.book.clone(), state.wrong.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::How;
+
+    #[test]
+    fn a_read_is_behind_only_when_what_it_lacks_was_lost_since_it_was_told() {
+        let world = World::new(0, How::default());
+        let seconds = Duration::from_secs;
+        world.state(|state| state.lost_at.insert(7, vec![seconds(10), seconds(30)]));
+        let is_excused = |told, read| {
+            world.is_excused(&Finding {
+                user: 7,
+                channel: 0,
+                message: 0,
+                what: What::ReadBehind,
+                call: Call {
+                    sent: seconds(told),
+                    answered: seconds(read),
+                },
+            })
+        };
+        assert!(is_excused(9, 12) && is_excused(9, 40) && is_excused(29, 31));
+        assert!(!is_excused(5, 8), "it was not lost yet");
+        assert!(!is_excused(11, 28), "it was told by the owner after");
+        assert!(!is_excused(31, 40));
     }
 }

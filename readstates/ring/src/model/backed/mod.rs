@@ -22,31 +22,29 @@
 //!
 //! | mutant | depth | after states |
 //! |---|---|---|
-//! | applied without ticket | 9 | 570 |
-//! | ignored without ticket | 10 | 839 |
-//! | read without ticket | 8 | 356 |
-//! | applied without permission | 11 | 1,310 |
-//! | ignored without permission | 12 | 1,504 |
-//! | read without permission | 7 | 231 |
-//! | no lease | 10 | 10,177 |
-//! | permission from receipt | 10 | 5,527 |
-//! | drops alone | 8 | 388 |
-//! | new backup not asked | 13 | 6,534 |
-//! | named too early | 13 | 24,901 |
+//! | change without ticket | 9 | 463 |
+//! | read without ticket | 8 | 281 |
+//! | change without permission | 11 | 927 |
+//! | read without permission | 7 | 194 |
+//! | no lease | 10 | 8,187 |
+//! | permission from receipt | 10 | 4,356 |
+//! | drops alone | 8 | 313 |
+//! | new backup not asked | 13 | 5,901 |
+//! | named too early | 13 | 21,526 |
 //! | seeds unreplayed | 12 | 3,001 |
 //! | moves unreplayed | 12 | 2,544 |
-//! | accepts until promoted | 10 | 6,680 |
-//! | answers at once | 7 | 503 |
-//! | accepts after promotion | 10 | 6,375 |
-//! | trims after promise | 13 | 15,909 |
-//! | accepts gaps | 10 | 4,706 |
-//! | promotes incomplete | 14 | 10,992 |
-//! | takes from living backup | 14 | 7,386 |
-//! | trims when sent | 12 | 24,590 |
-//! | compares without epoch | 10 | 3,274 |
-//! | replays all | 9 | 11,472 |
-//! | leaves base | 11 | 45,952 |
-//! | restamps alone | 9 | 20,810 |
+//! | accepts until promoted | 10 | 5,231 |
+//! | answers at once | 7 | 432 |
+//! | accepts after promotion | 10 | 4,972 |
+//! | trims after promise | 13 | 11,117 |
+//! | accepts gaps | 10 | 3,569 |
+//! | promotes incomplete | 14 | 7,621 |
+//! | takes from living backup | 14 | 5,268 |
+//! | trims when sent | 12 | 17,467 |
+//! | compares without epoch | 10 | 2,390 |
+//! | replays all | 9 | 8,279 |
+//! | leaves base | 11 | 35,198 |
+//! | restamps alone | 9 | 15,614 |
 //! | leaves base of ignored | 10 | 28,865 |
 //! | frees handed images | 11 | 6,553 |
 //! | last write to land | 13 | 981 |

@@ -60,17 +60,11 @@ const fn mutant(
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 29] = [
+pub const MUTANTS: [Mutant; 27] = [
     mutant(
-        "applied without ticket",
-        "acknowledges a change before the backup has it",
-        Shortcut::AppliedWithoutTicket,
-        Limits::PROMOTION,
-    ),
-    mutant(
-        "ignored without ticket",
-        "says that a change was applied before, while it is on its way to the backup",
-        Shortcut::IgnoredWithoutTicket,
+        "change without ticket",
+        "says that a change was applied, now or before, while it is on its way to the backup",
+        Shortcut::ChangeWithoutTicket,
         Limits::PROMOTION,
     ),
     mutant(
@@ -80,15 +74,9 @@ pub const MUTANTS: [Mutant; 29] = [
         Limits::PROMOTION,
     ),
     mutant(
-        "applied without permission",
-        "acknowledges a change that the backup has, when that may have been promoted",
-        Shortcut::AppliedWithoutPermission,
-        Limits::PROMOTION,
-    ),
-    mutant(
-        "ignored without permission",
-        "says that a change was applied before, when the backup may have been promoted",
-        Shortcut::IgnoredWithoutPermission,
+        "change without permission",
+        "says that a change was applied, now or before, when the backup that has it may have been promoted",
+        Shortcut::ChangeWithoutPermission,
         Limits::PROMOTION,
     ),
     mutant(
@@ -99,7 +87,7 @@ pub const MUTANTS: [Mutant; 29] = [
     ),
     mutant(
         "no lease",
-        "does not look at the lease when there is a backup",
+        "does not look at the lease",
         Shortcut::NoLease,
         Limits::LAPSES,
     ),

@@ -119,7 +119,6 @@ struct Write {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pending {
     operation: u8,
-    kind: Answer,
     epoch: Epoch,
     tickets: Tickets,
     version: u64,

@@ -1,7 +1,6 @@
 //! Journals and guards: what an owner has, and what it may say.
 
 use super::*;
-use crate::handoff::{Event, SlotAtMember};
 
 #[test]
 fn a_journal_gives_the_later_of_block_and_image_and_what_is_above() {
@@ -124,30 +123,15 @@ fn a_seed_ends_when_the_ring_names_another_backup() {
 fn an_answer_says_what_it_waits_for() {
     let mut streams = Streams::new();
     let mut guard = Guard::new(at(7));
-    let first = SlotConfig::first(OWNER, NOW);
-    let mut owner = SlotAtMember::at_start(
-        OWNER,
-        SlotConfig::from_parts(Epoch::mint(None, 0), THIRD, None, None),
-    );
-    owner.step(Event::Learned(first));
-    let epoch = first.epoch();
-    owner.step(Event::Agreed { epoch });
     let none = Tickets::default();
-    let may = |guard: &Guard, streams: &Streams, tickets: &Tickets, lease, now| {
-        guard.may_answer(
-            Answer::Read,
-            (&owner, epoch, lease),
-            tickets,
-            (streams, now),
-        )
+    let may = |guard: &Guard, streams: &Streams, tickets: &Tickets, now| {
+        guard.backed(Answer::Read, tickets, (streams, now))
     };
-    assert_eq!(may(&guard, &streams, &none, true, seconds(99)), Ok(()));
-    let refused = may(&guard, &streams, &none, false, seconds(99));
-    assert_eq!(refused, Err(Waits::NotOwner));
+    assert_eq!(may(&guard, &streams, &none, seconds(99)), Ok(()));
     guard.seed(BACKUP, &mut streams);
     guard.name(BACKUP);
     let tickets = guard.gather(&mut streams);
-    let waits = may(&guard, &streams, &tickets, true, Duration::ZERO);
+    let waits = may(&guard, &streams, &tickets, Duration::ZERO);
     assert_eq!(waits, Err(Waits::Ticket(BACKUP)));
     let stream = streams.get_mut(&BACKUP).unwrap();
     let next = stream.leave(Duration::ZERO) + 1;
@@ -159,10 +143,7 @@ fn an_answer_says_what_it_waits_for() {
         refused: Vec::new(),
     };
     stream.acknowledged(&acknowledgement, Duration::ZERO);
-    assert_eq!(
-        may(&guard, &streams, &tickets, true, Duration::ZERO),
-        Ok(())
-    );
-    let waits = may(&guard, &streams, &tickets, true, PERMISSION);
+    assert_eq!(may(&guard, &streams, &tickets, Duration::ZERO), Ok(()));
+    let waits = may(&guard, &streams, &tickets, PERMISSION);
     assert_eq!(waits, Err(Waits::Permission(BACKUP)));
 }

@@ -38,8 +38,7 @@ impl BackedWorld {
         let Some(pending) = pod.pending.clone() else {
             return Ok(());
         };
-        let (kind, epoch) = (pending.kind, pending.epoch);
-        if !self.may_answer(index, kind, epoch, &pending.tickets) {
+        if !self.may_answer(index, Answer::Change, pending.epoch, &pending.tickets) {
             return Ok(());
         }
         let pod = &mut self.pods[index];
@@ -49,7 +48,7 @@ impl BackedWorld {
         let me = pod.me;
         self.facts
             .answered_at(now, pending.version, pending.content)
-            .map_err(|why| format!("{me} answers {kind:?} at epoch {now}: {why}"))?;
+            .map_err(|why| format!("{me} answers at epoch {now}: {why}"))?;
         let bit = 1 << pending.operation;
         self.facts.acknowledged |= bit;
         // What is acknowledged now is no part of a loss that was said before.
@@ -57,17 +56,19 @@ impl BackedWorld {
         Ok(())
     }
 
+    /// Whether an answer may be given that rests on what was admitted then: the two questions that the service asks when
+    /// the work is done.
     pub(super) fn may_answer(
         &self,
         index: usize,
-        kind: Answer,
+        answer: Answer,
         admitted: Epoch,
         tickets: &super::Tickets,
     ) -> bool {
         let pod = &self.pods[index];
-        let owner = (&pod.slot, admitted, pod.lease);
-        let at = (&pod.streams, self.now);
-        self.now >= pod.serves_from && pod.guard.may_answer(kind, owner, tickets, at).is_ok()
+        let backed = pod.guard.backed(answer, tickets, (&pod.streams, self.now));
+        let is_owner = pod.slot.may_acknowledge(admitted, pod.lease);
+        self.now >= pod.serves_from && backed.is_ok() && is_owner
     }
 
     /// A take-over has said what is lost: all that is not surely in the database. A write that is under way may replace

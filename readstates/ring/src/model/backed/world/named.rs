@@ -135,7 +135,7 @@ fn zombie_answers_ignored_after_a_deletion_elsewhere() {
     let scene = walk();
     scene.holds();
     assert_eq!(scene.world.facts.acknowledged, 0);
-    broken_by(Shortcut::IgnoredWithoutPermission, walk);
+    broken_by(Shortcut::ChangeWithoutPermission, walk);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn acknowledgement_delayed_past_promotion() {
     scene.holds();
     assert_eq!(scene.world.facts.acknowledged, 0);
     for shortcut in [
-        Shortcut::AppliedWithoutPermission,
+        Shortcut::ChangeWithoutPermission,
         Shortcut::PermissionFromReceipt,
     ] {
         broken_by(shortcut, walk);
@@ -278,7 +278,7 @@ fn available_refuses_when_neither_answers() {
     scene.learn(P);
     assert!(scene.answer(P, X), "what waited is acknowledged");
     scene.holds();
-    broken_by(Shortcut::AppliedWithoutTicket, || {
+    broken_by(Shortcut::ChangeWithoutTicket, || {
         let mut scene = begin();
         scene.answer(P, X);
         scene.promote(B).load(B);

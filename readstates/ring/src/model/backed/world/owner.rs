@@ -5,7 +5,7 @@ use crate::{
     Stamp,
     fence::{self, Base, Needs},
     mutant::{self, Shortcut},
-    replication::{Answer, Change, SILENCE, What},
+    replication::{Change, SILENCE, What},
 };
 
 impl BackedWorld {
@@ -52,11 +52,6 @@ impl BackedWorld {
         let pod = &mut self.pods[index];
         pod.pending = Some(Pending {
             operation,
-            kind: if applied {
-                Answer::Applied
-            } else {
-                Answer::Ignored
-            },
             epoch,
             tickets: pod.last.clone(),
             version,
