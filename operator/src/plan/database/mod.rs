@@ -31,6 +31,7 @@ mod internode;
 mod jobs;
 mod join;
 mod leave;
+mod lost;
 mod preflight;
 mod ready;
 mod record;
@@ -89,6 +90,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
     repair::settle(&sight, &mut nodes);
+    let counting = copies::learn(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
     nodes.trouble = nodes
         .trouble
@@ -99,6 +101,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     upkeep = upgrading.or(upkeep);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
+    waiting = waiting.or(counting.map(WaitingOn::Database));
     // What has begun goes on, since others wait for its end.
     if ready::changes_copies(&nodes)
         || copies::is_unsure(&sight)
@@ -132,6 +135,8 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
     nodes.upgrade.clone_from(&world.upgrade);
     nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
+    // Its pods are not this spec's to stop, and are waited for.
+    nodes.trouble = leave::rack_missing(&sight, &nodes).or(nodes.trouble);
     if halt::data_moves(&sight, &nodes) {
         return decide(cluster, world, now);
     }
@@ -160,6 +165,9 @@ fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> (Option<WaitingOn>, Opt
             join::begin(sight, nodes)
                 .or_else(|| {
                     upkeep = upkeep.take().or_else(|| cleanup::decide(sight, nodes));
+                    if copies::come_first(sight, nodes) {
+                        return None;
+                    }
                     leave::begin(sight, nodes)
                 })
                 .or(volume)
@@ -180,7 +188,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
 }
 
 /// A rack is created only when every rack before it is as wanted and ready, with the release that the others run. One
-/// that has nodes existed already: its StatefulSet was deleted, and others may wait for its nodes.
+/// that has nodes existed already, or has volumes of nodes that are missed: its StatefulSet was deleted, and others may
+/// wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -199,7 +208,9 @@ fn racks(
         }
         let Some(seen) = sight.world.racks.get(&rack.name) else {
             let may_come = turns.all_before && upgrade::against_moves(sight, nodes).is_none();
-            let wanted = may_come || room::held(sight, nodes, rack) > 0;
+            let wanted = may_come
+                || room::held(sight, nodes, rack) > 0
+                || lost::is_called_back(sight, nodes, rack);
             if wanted && !sight.cluster.lacks_certificates() {
                 let (members, wait) = room::room(sight, nodes, rack, 0);
                 out.push(RackStep {
@@ -208,8 +219,9 @@ fn racks(
                     partition: 0,
                     template: upgrade::template_of_new(sight, rack),
                     restarted: sight.world.consent.restart_database.clone(),
-                    // New nodes wait for orders either way.
-                    parallel: Profile::of(sight.database.engine).starts_together,
+                    // New nodes wait for orders either way, and none that comes back waits for one that was lost.
+                    parallel: Profile::of(sight.database.engine).starts_together
+                        || lost::has_volumes(sight, rack),
                     claim_size: None,
                     version: None,
                 });
@@ -223,9 +235,11 @@ fn racks(
         };
         let (members, room) = room::members(sight, nodes, rack, seen);
         let roll = roll::decide(sight, nodes, rack, seen, turns);
-        // What waits for the end of an upgrade must not keep it from the other racks.
+        // What waits for the end of an upgrade must not keep it from the other racks, nor nodes that leave later the change
+        // of the number of copies from its Job.
         let members_now = match upgrade::against_moves(sight, nodes) {
             Some(_) => seen.replicas,
+            None if copies::come_first(sight, nodes) => rack.members.max(seen.replicas),
             None => rack.members,
         };
         let complete = seen.observed

@@ -29,7 +29,7 @@ pub(crate) struct Sim {
     pub(crate) records: Vec<DatabaseNode>,
     pub(crate) upgrade: Option<DatabaseUpgrade>,
     pub(crate) replication: Option<DatabaseReplication>,
-    /// Copies that the keyspace has; none: as the spec wants them.
+    /// Copies that the keyspace has; none: as the spec wants them, once there is one.
     pub(crate) keyspace: Option<i32>,
     /// The schema Jobs that are there, and the copies that each gives the keyspace. They end at once.
     pub(crate) jobs: BTreeMap<String, i32>,
@@ -108,6 +108,8 @@ pub(crate) struct Set {
     touched: String,
     /// The request that its pods are restarted for.
     pub(crate) restarted: Option<String>,
+    /// Whether its pods do not wait for each other.
+    pub(crate) parallel: bool,
     /// The revision before this one, which pods below the partition keep, and its image.
     old: String,
     old_image: String,
@@ -283,7 +285,8 @@ impl Sim {
         );
         self.former = Some(before);
         if copies > 1 {
-            self.unequal = self.records.iter().map(|r| r.name.clone()).collect();
+            let members = self.records.iter().filter(|r| r.is_member());
+            self.unequal = members.map(|r| r.name.clone()).collect();
         }
     }
 
@@ -311,10 +314,32 @@ impl Sim {
         self.log.clear();
     }
 
-    /// The resource was deleted, and its children with it, and is there again.
+    /// The status was emptied, and what is made of it; that the keyspace was made is known still.
     pub(crate) fn forgets(&mut self) {
         self.records.clear();
         self.identities.clear();
+        (self.upgrade, self.replication) = (None, None);
+    }
+
+    /// The resource was deleted, and its children with it, and is there again, with this spec and the same volumes.
+    pub(crate) fn made_again(&mut self, spec: &str) {
+        for pod in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&pod);
+        }
+        self.may_be_down = self.ring.len();
+        self.racks.clear();
+        self.keyspace = self.keyspace();
+        self.forgets();
+        self.jobs.clear();
+        self.has_schema = false;
+        self.respec(spec);
+        self.log.clear();
+    }
+
+    /// The copies that the keyspace has; none: there is no keyspace.
+    fn keyspace(&self) -> Option<i32> {
+        let wanted = self.managed("a").0.replication_factor;
+        self.keyspace.or(self.has_schema.then_some(wanted))
     }
 
     fn has_agent(&self, pod: &Pod) -> bool {

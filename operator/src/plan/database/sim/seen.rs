@@ -97,16 +97,15 @@ impl Sim {
             has_agent: self.has_agent(pod),
             ..PodSeen::default()
         };
-        let factor = self.managed("a").0.replication_factor;
-        let factor = self.keyspace.unwrap_or(factor);
         let schema = self.schema();
+        let keyspace = self.keyspace().map(|replication_factor| Keyspace {
+            name: "readstates".to_owned(),
+            replication_factor,
+        });
         let facts = Facts {
             schema_versions: schema.keys().cloned().collect(),
             schema_nodes: schema,
-            keyspaces: vec![Keyspace {
-                name: "readstates".to_owned(),
-                replication_factor: factor,
-            }],
+            keyspaces: keyspace.into_iter().collect(),
         };
         let nodes = Nodes {
             reports: self
@@ -136,10 +135,14 @@ impl Sim {
                 .collect(),
             token: Some(Token("secret".to_owned())),
         };
+        // Those of the spec are looked at, and no others.
+        let listed = &self.managed("a").0.racks;
+        let is_listed = |name: &String| listed.iter().any(|rack| rack.name == *name);
         World {
             racks: self
                 .racks
                 .iter()
+                .filter(|(name, _)| is_listed(name))
                 .map(|(n, s)| (n.clone(), self.set_seen(n, s)))
                 .collect(),
             database_pods: self.pods.iter().map(|(n, p)| seen(n, p)).collect(),
@@ -199,6 +202,7 @@ impl Sim {
                 set.restarted.as_deref(),
             ))),
             version: Some(set.version.to_string()),
+            parallel: set.parallel,
             ..StatefulSetSeen::default()
         }
     }

@@ -56,12 +56,14 @@ impl Sim {
             self.alter(copies);
             self.jobs.insert(job, copies);
         }
+        let has_schema = self.has_schema || plan.schema_proven.is_some();
         let same = self.records == step.records
             && self.upgrade == step.upgrade
-            && self.replication == step.replication;
+            && self.replication == step.replication
+            && self.has_schema == has_schema;
         if may() && by == self.recorded && !same {
             (self.records, self.upgrade) = (step.records, step.upgrade);
-            self.replication = step.replication;
+            (self.replication, self.has_schema) = (step.replication, has_schema);
             self.recorded += 1;
         }
     }
@@ -246,7 +248,7 @@ impl Sim {
             partition,
             template,
             restarted,
-            parallel: _,
+            parallel,
             claim_size: _,
             version,
         } = step;
@@ -309,6 +311,7 @@ impl Sim {
                 image,
                 touched,
                 restarted: restarted.clone(),
+                parallel: *parallel,
                 old,
                 old_image,
                 version: live.unwrap_or_default() + 1,
