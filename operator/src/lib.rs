@@ -14,6 +14,7 @@
 
 pub mod admin;
 pub mod agents;
+pub mod answers;
 pub mod apply;
 pub mod backoff;
 pub mod backups;
@@ -24,6 +25,8 @@ pub mod commands;
 pub mod connections;
 pub mod context;
 pub mod error;
+#[cfg(test)]
+mod fake_api;
 #[cfg(test)]
 mod fixtures;
 pub mod gauges;
