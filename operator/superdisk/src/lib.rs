@@ -47,3 +47,4 @@ pub mod sysfs;
 pub mod teardown;
 pub mod told;
 pub mod uevent;
+pub mod verdict;

@@ -8,9 +8,9 @@ use crate::{
     inventory::{Content, Data, Disk, Fast, Identity, Inventory},
     lineage::{self, Header, Relation, State},
     model::{Device, Node, Seen},
-    plan::{Verdict, verdict},
     spec::{STRIPE_PREFIX, Spec},
     superblock::{Role, Superblock, Uuid},
+    verdict::{Verdict, verdict},
 };
 
 /// A durable leg's device that nothing was ever written to.

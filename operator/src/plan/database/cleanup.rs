@@ -6,13 +6,14 @@ use readstates_agent::wire::Cleanup;
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, copies, health,
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
     jobs::{self, Stage},
+    keyspace,
 };
 
 /// A node has joined: every other one may hold what is its now. Before there was a keyspace there was nothing to hold.
 pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[String]) {
-    if joined.is_empty() || !copies::has_keyspace(sight) {
+    if joined.is_empty() || !keyspace::has_keyspace(sight) {
         return;
     }
     let others = records

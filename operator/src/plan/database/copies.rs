@@ -15,10 +15,11 @@
 //! keyspace of the one before on its volumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use readstates_agent::wire::Facts;
 use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 
-use super::{DatabaseWait, NodesStep, Sight, cleanup, health, on_its_way, ready, repair, upgrade};
+use super::{
+    DatabaseWait, NodesStep, Sight, cleanup, health, keyspace, on_its_way, ready, repair, upgrade,
+};
 use crate::{
     templates,
     world::{JobOutcome, Seen},
@@ -31,7 +32,7 @@ pub(super) fn learn(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
         return None;
     }
     let wanted = sight.database.replication_factor;
-    let progress = match found(sight) {
+    let progress = match keyspace::found(sight) {
         // The Job makes it, with the number that is wanted.
         Ok(None) => return None,
         Ok(Some(copies)) => {
@@ -49,35 +50,6 @@ pub(super) fn learn(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     })
 }
 
-/// The copies that the keyspace has, by the word of a node that serves; none: there is no such keyspace.
-fn found(sight: &Sight<'_>) -> Result<Option<i32>, String> {
-    let mut unknown = "no node that serves has been asked yet".to_owned();
-    for (pod, seen) in &sight.world.nodes.facts {
-        if !health::last_view(sight, pod).is_ok_and(|view| view.serves().is_some()) {
-            continue;
-        }
-        match seen {
-            Seen::Unknown(why) => unknown = format!("{pod} cannot be asked: {why}"),
-            Seen::Known(Facts {
-                schema_versions,
-                schema_nodes: _,
-                keyspaces,
-            }) => {
-                // One whose disk is lost is not waited for: it is rebuilt by this number.
-                let versions = schema_versions.iter().map(String::as_str);
-                let versions: Vec<_> = versions.filter(|v| *v != upgrade::UNREACHABLE).collect();
-                if versions.len() > 1 {
-                    let versions = versions.join(", ");
-                    return Err(format!("the nodes do not agree on the schema ({versions})"));
-                }
-                let own = keyspaces.iter().find(|k| k.name == sight.database.keyspace);
-                return Ok(own.map(|keyspace| keyspace.replication_factor));
-            }
-        }
-    }
-    Err(unknown)
-}
-
 /// A number other than the wanted one may be that of a step whose record is lost: one more is taken after a repair of every
 /// node. Agents that cannot repair are of a release in which the number could not change.
 fn first_record(sight: &Sight<'_>, nodes: &NodesStep, copies: i32) -> DatabaseReplication {
@@ -91,26 +63,6 @@ fn first_record(sight: &Sight<'_>, nodes: &NodesStep, copies: i32) -> DatabaseRe
     DatabaseReplication {
         stage,
         ..stable(sight, copies)
-    }
-}
-
-/// Whether there is a keyspace: the schema Job has made it, or it was found.
-pub(super) fn has_keyspace(sight: &Sight<'_>) -> bool {
-    sight.world.schema.is_some() || sight.world.replication.is_some()
-}
-
-/// Why nothing may rest on the number of copies yet: there is a keyspace, or may be one, and what it has is not on record.
-///
-/// # Errors
-/// In words.
-pub(super) fn on_record(sight: &Sight<'_>) -> Result<(), String> {
-    if sight.world.replication.is_some() {
-        return Ok(());
-    }
-    match found(sight) {
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => Err("how many copies there are is put on record first".to_owned()),
-        Err(why) => Err(format!("how many copies there are is not known: {why}")),
     }
 }
 

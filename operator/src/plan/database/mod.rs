@@ -30,6 +30,7 @@ mod health;
 mod internode;
 mod jobs;
 mod join;
+mod keyspace;
 mod leave;
 mod lost;
 mod preflight;

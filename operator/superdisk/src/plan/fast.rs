@@ -5,7 +5,6 @@ use super::{
     local::{self, is_local},
     ours::Ours,
     questions, refusals,
-    verdict::{Verdict, verdict},
 };
 use crate::{
     action::{self, Action},
@@ -17,6 +16,7 @@ use crate::{
     size,
     spec::Spec,
     superblock::{Superblock, Uuid},
+    verdict::{Verdict, verdict},
 };
 
 /// The fast leg's place in a running mirror.

@@ -31,12 +31,10 @@ mod questions;
 mod refusals;
 mod restored;
 mod twins;
-mod verdict;
 
 pub(crate) use local::is_local;
 pub use lost_header::header_by_fast_leg;
 pub(crate) use restored::beyond;
-pub use verdict::{Verdict, verdict};
 
 use crate::{
     action::{Action, Decision, WaitingOn},

@@ -11,12 +11,7 @@
 //! | Whose is a local device? | [`local::is_there`] | `E_SSD_BUSY` |
 //! | May the bitmap be trusted? | [`left_in_this_life`], [`was_out_at_the_end`] | a full copy |
 
-use super::{
-    is_optional, local,
-    ours::Ours,
-    refusals, restored, twins,
-    verdict::{Verdict, verdict},
-};
+use super::{is_optional, local, ours::Ours, refusals, restored, twins};
 use crate::{
     action::Action,
     inventory::{Disk, Inventory, LegFound},
@@ -25,6 +20,7 @@ use crate::{
     model::{Refusal, Seen},
     spec::Spec,
     superblock::{Role, Superblock, Uuid},
+    verdict::{Verdict, verdict},
 };
 
 /// Asks what has to be known before the durable leg is served; with something to do first, where only time tells.

@@ -4,8 +4,9 @@ use superdisk::{
     inventory::{Inventory, Tried},
     lineage::{Header, State},
     model::Seen,
-    plan::{Verdict, header_by_fast_leg, plan, verdict},
+    plan::{header_by_fast_leg, plan},
     superblock::Uuid,
+    verdict::{Verdict, verdict},
 };
 
 use crate::{

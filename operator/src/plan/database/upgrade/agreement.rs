@@ -10,12 +10,9 @@ use readstates_agent::wire::Facts;
 use readstates_operator_api::DatabaseUpgrade;
 
 use crate::{
-    plan::database::{Sight, outdated, version},
+    plan::database::{Sight, keyspace::UNREACHABLE, outdated, version},
     world::Seen,
 };
-
-/// How Cassandra names the nodes that it could not ask.
-pub(in crate::plan::database) const UNREACHABLE: &str = "UNREACHABLE";
 
 pub(super) fn lacks(sight: &Sight<'_>, upgrade: &DatabaseUpgrade) -> Option<String> {
     let mut unknown = "no node has been asked for the version of the schema yet".to_owned();
