@@ -39,6 +39,7 @@ impl SchemaCommandError {
             | Self::Schema(
                 SchemaError::OtherTable { .. }
                 | SchemaError::TooFewCopies { .. }
+                | SchemaError::SeveralCopies { .. }
                 | SchemaError::Claimed { .. },
             ) => 3,
             Self::Config(_)
@@ -136,6 +137,7 @@ fn may_pass(error: &SchemaError) -> bool {
         SchemaError::Statement { .. }
         | SchemaError::OtherTable { .. }
         | SchemaError::TooFewCopies { .. }
+        | SchemaError::SeveralCopies { .. }
         | SchemaError::Claimed { .. }
         | SchemaError::ClaimUnseen { .. } => false,
     }

@@ -307,8 +307,8 @@ pub struct SchemaArgs {
     #[command(flatten)]
     pub cql: CqlArgs,
 
-    /// The database belongs to this cluster only: a keyspace with different replicas is altered, and a claim of another
-    /// cluster is taken over.
+    /// The database belongs to this cluster only: a keyspace with one replica more or less is altered, and a claim of
+    /// another cluster is taken over.
     #[arg(long, env = "READSTATES_OWN_DATABASE")]
     pub own_database: bool,
 

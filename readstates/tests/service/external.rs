@@ -118,6 +118,21 @@ async fn a_keyspace_of_somebody_else_keeps_its_copies_whatever_a_cluster_asks_fo
 }
 
 #[tokio::test]
+async fn a_keyspace_of_our_own_does_not_get_or_lose_several_copies_at_once() {
+    for (has, asked) in [(1, 3), (3, 1)] {
+        let Some(own) = Theirs::reached(&format!("from_{has}_to_{asked}")).await else {
+            return;
+        };
+        own.makes_it(has).await;
+        let said = own
+            .wanted_by("chat", asked, &["--own-database"])
+            .unwrap_err();
+        assert!(said.contains("one copy may come or go"), "{said}");
+        assert_eq!(own.copies().await, has.to_string());
+    }
+}
+
+#[tokio::test]
 async fn of_two_clusters_that_name_one_keyspace_the_second_is_refused_until_it_is_told_to_take_over()
  {
     let Some(theirs) = Theirs::reached("claimed").await else {

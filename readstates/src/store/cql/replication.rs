@@ -68,6 +68,24 @@ impl Replication {
         knows_data_centres(options) && wanted && counts.values().all(|count| count == "0")
     }
 
+    /// How many copies come or go, over all data centres, when a keyspace that is described by `options` gets this
+    /// replication; `None` where that cannot be counted.
+    pub(super) fn changes(&self, options: &BTreeMap<String, String>) -> Option<u32> {
+        if !knows_data_centres(options) {
+            return None;
+        }
+        let has = options.iter().filter(|(name, _)| *name != "class");
+        let has = has.map(|(name, count)| Some((name.as_str(), count.parse::<u8>().ok()?)));
+        let has: BTreeMap<_, _> = has.collect::<Option<_>>()?;
+        let given_up = has.iter().filter(|(name, _)| !self.0.contains_key(**name));
+        let given_up = given_up.map(|(_, count)| u32::from(*count));
+        let changed = self.0.iter().map(|(name, asked)| {
+            let count = has.get(name.as_str()).copied().unwrap_or_default();
+            u32::from(asked.abs_diff(count))
+        });
+        Some(changed.chain(given_up).sum())
+    }
+
     /// Whether a keyspace that is described by `options` keeps at least these copies. What it keeps besides, in
     /// these data centres or in others, is its owner's affair.
     pub(super) fn is_covered_by(&self, options: &BTreeMap<String, String>) -> bool {
@@ -147,6 +165,26 @@ mod tests {
         assert!(!replication.is(&options(&[CLASS, ("dc1", "2")])));
         assert!(!replication.is(&options(&[CLASS, ("dc1", "3"), ("dc2", "1")])));
         assert!(!replication.is(&options(&[("class", "SimpleStrategy"), ("dc1", "3")])));
+    }
+
+    #[test]
+    fn copies_that_come_and_go_are_counted_over_all_data_centres() {
+        let asked: Replication = "dc1=3,dc2=1".parse().unwrap();
+        for (has, changes) in [
+            (&[("dc1", "3"), ("dc2", "1")][..], Some(0)),
+            (&[("dc1", "3"), ("dc2", "1"), ("dc3", "0")], Some(0)),
+            (&[("dc1", "2"), ("dc2", "1")], Some(1)),
+            (&[("dc1", "4"), ("dc2", "1")], Some(1)),
+            (&[("dc1", "3")], Some(1)),
+            (&[("dc1", "1"), ("dc2", "1")], Some(2)),
+            (&[("dc1", "3"), ("dc2", "1"), ("dc3", "3")], Some(3)),
+            (&[("dc1", "3/1"), ("dc2", "1")], None),
+        ] {
+            let has = options(&[&[CLASS], has].concat());
+            assert_eq!(asked.changes(&has), changes, "{has:?}");
+        }
+        let simple = options(&[("class", "SimpleStrategy"), ("replication_factor", "3")]);
+        assert_eq!(asked.changes(&simple), None);
     }
 
     #[test]

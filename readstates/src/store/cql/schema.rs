@@ -22,8 +22,8 @@ const COMMENT: &str = "Written by Readstates only. Every write has its own USING
 pub struct SchemaWish {
     /// Copies of each row.
     pub replication: Replication,
-    /// Whether the database is this cluster's alone. A keyspace that is there in another's is verified: it keeps at
-    /// least the copies that are asked for, and is never altered.
+    /// Whether the database is this cluster's alone. A keyspace that is there may be altered then, by one copy. In
+    /// another's it is verified: it keeps at least the copies that are asked for, and is never altered.
     pub own_database: bool,
     /// The claim on the keyspace; `None`: none, which needs a keyspace that no cluster has claimed.
     pub claim: Option<Claim>,
@@ -81,6 +81,19 @@ pub enum SchemaError {
         /// The one asked for.
         asked: Replication,
     },
+    /// The keyspace of a database that is this cluster's alone would get or lose several copies at once.
+    #[error(
+        "keyspace {keyspace} has the replication {has}, and {asked} is asked for: it is not altered, since only one copy \
+         may come or go at a time, each followed by a repair of every node; otherwise writes that were acknowledged would \
+         be missed. Ask for one copy more or less than it has, and repair it"
+    )]
+    SeveralCopies {
+        keyspace: String,
+        /// Its replication.
+        has: String,
+        /// The one asked for.
+        asked: Replication,
+    },
     /// The keyspace is another cluster's.
     #[error(
         "keyspace {keyspace} is claimed by {by}: two clusters must not write one keyspace. Use another one; if that \
@@ -111,8 +124,8 @@ pub enum SchemaError {
 /// Running it again changes nothing.
 ///
 /// # Errors
-/// When the database cannot be reached, refuses a statement, has another table of this name, keeps too few copies, or
-/// another cluster has claimed the keyspace.
+/// When the database cannot be reached, refuses a statement, has another table of this name, keeps too few copies, would
+/// get or lose several of its own at once, or another cluster has claimed the keyspace.
 pub async fn apply_schema(
     target: &CqlTarget,
     login: &CqlLogin,
@@ -202,6 +215,13 @@ async fn keyspace_as_wished(
     }
     if !wish.own_database {
         return Err(SchemaError::TooFewCopies {
+            keyspace: keyspace.to_owned(),
+            has: described(&has),
+            asked: replication.clone(),
+        });
+    }
+    if replication.changes(&has).is_none_or(|copies| copies > 1) {
+        return Err(SchemaError::SeveralCopies {
             keyspace: keyspace.to_owned(),
             has: described(&has),
             asked: replication.clone(),
