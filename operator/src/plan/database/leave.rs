@@ -49,17 +49,20 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     })
 }
 
-/// A rack was taken off the list before its nodes have left.
+/// A rack was taken off the list before its nodes have left, or before their pods have gone: nothing scales it any more.
 pub(super) fn rack_missing(sight: &Sight<'_>, nodes: &NodesStep) -> Option<DatabaseTrouble> {
-    let is_listed = |r: &DatabaseNode| sight.database.racks.iter().any(|rack| rack.name == r.rack);
-    let mut stay = nodes
+    let is_listed = |name: &str| sight.database.racks.iter().any(|rack| rack.name == name);
+    let stay = nodes
         .records
         .iter()
-        .filter(|r| r.state != DatabaseNodeState::Left);
-    let record = stay.find(|r| !is_listed(r))?;
+        .filter(|r| r.state != DatabaseNodeState::Left)
+        .map(|r| (r.name.as_str(), r.rack.as_str()));
+    let pods = sight.world.database_pods.iter().filter(|p| !p.terminating);
+    let pods = pods.filter_map(|pod| Some((pod.name.as_str(), sight.rack_of(&pod.name)?)));
+    let (pod, rack) = stay.chain(pods).find(|(_, rack)| !is_listed(rack))?;
     Some(DatabaseTrouble::RackMissing {
-        pod: record.name.clone(),
-        rack: record.rack.clone(),
+        pod: pod.to_owned(),
+        rack: rack.to_owned(),
     })
 }
 

@@ -132,6 +132,8 @@ pub(super) fn stop(cluster: &ValidatedCluster, world: &World, now: Timestamp) ->
     nodes.upgrade.clone_from(&world.upgrade);
     nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
+    // Its pods are not this spec's to stop, and are waited for.
+    nodes.trouble = leave::rack_missing(&sight, &nodes).or(nodes.trouble);
     if halt::data_moves(&sight, &nodes) {
         return decide(cluster, world, now);
     }

@@ -45,6 +45,12 @@ impl<'a> Sight<'a> {
         })
     }
 
+    /// The name of the rack that a pod's name stands for, which need not be on the list.
+    pub(super) fn rack_of<'b>(&self, pod: &'b str) -> Option<&'b str> {
+        let rest = pod.strip_prefix(&self.cluster.id.rack(""))?;
+        Some(rest.rsplit_once('-')?.0)
+    }
+
     /// The name that a pod had in the cluster whose volumes these are; none: they are its own.
     pub(super) fn named_before(&self, pod: &str) -> Option<String> {
         let before = self.database.volumes_of.as_ref()?;

@@ -293,7 +293,7 @@ pub enum DatabaseTrouble {
         /// What was found and what to do.
         words: String,
     },
-    /// A rack was taken off the list, and one of its nodes is still a node of the database.
+    /// A rack was taken off the list, and one of its nodes is still a node of the database, or its pod is still there.
     RackMissing { pod: String, rack: String },
     /// The image that is wanted is of a release that cannot follow the one that runs.
     EngineVersion {
@@ -389,8 +389,8 @@ impl fmt::Display for DatabaseTrouble {
             ),
             Self::RackMissing { pod, rack } => write!(
                 f,
-                "rack {rack} is not in spec.database.racks any more, and {pod} is a node of the database: put the rack back \
-                 with members: 0, and remove it when its nodes have left"
+                "rack {rack} is not in spec.database.racks any more, and still has {pod}: put the rack back with members: 0, \
+                 and remove it when its nodes have left and their pods have gone"
             ),
             Self::EngineVersion { words } => f.write_str(words),
             Self::DiskLost { pod, words } => write!(f, "{pod}: {words}"),

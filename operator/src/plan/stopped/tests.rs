@@ -174,6 +174,30 @@ fn a_node_that_gives_its_data_away_does_so_before_the_database_stops() {
 }
 
 #[test]
+fn a_rack_that_was_removed_too_early_is_asked_for_back_and_the_stop_ends_with_it() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 0]));
+    sim.turn(usize::MAX);
+    stop(&mut sim, &spec(2, &[2]));
+    sim.run();
+    assert_eq!(sizes(&sim)[1], 2, "its pods serve");
+    let trouble = sim.plan().database.trouble.unwrap().to_string();
+    assert_eq!(
+        trouble,
+        "rack b is not in spec.database.racks any more, and still has chat-db-b-0: put the rack back with members: 0, and \
+         remove it when its nodes have left and their pods have gone"
+    );
+    stop(&mut sim, &spec(2, &[2, 0]));
+    sim.run();
+    assert_eq!((sizes(&sim), sim.waits()), (vec![0, 0], String::new()));
+    assert_eq!(sim.plan().database.trouble, None);
+    // And its nodes leave once the cluster is started.
+    sim.respec(&spec(2, &[2, 0]));
+    sim.run();
+    assert_eq!(sim.members(), ["chat-db-a-0", "chat-db-a-1"]);
+}
+
+#[test]
 fn operators_that_die_in_the_middle_of_a_stop_and_a_start_lose_no_node() {
     let mut sim = Sim::up(&two_and_two());
     stop(&mut sim, &two_and_two());

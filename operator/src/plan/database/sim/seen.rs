@@ -136,10 +136,14 @@ impl Sim {
                 .collect(),
             token: Some(Token("secret".to_owned())),
         };
+        // Those of the spec are looked at, and no others.
+        let listed = &self.managed("a").0.racks;
+        let is_listed = |name: &String| listed.iter().any(|rack| rack.name == *name);
         World {
             racks: self
                 .racks
                 .iter()
+                .filter(|(name, _)| is_listed(name))
                 .map(|(n, s)| (n.clone(), self.set_seen(n, s)))
                 .collect(),
             database_pods: self.pods.iter().map(|(n, p)| seen(n, p)).collect(),

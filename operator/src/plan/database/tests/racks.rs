@@ -63,6 +63,24 @@ fn a_rack_that_is_removed_with_its_nodes_is_asked_for_back() {
 }
 
 #[test]
+fn a_rack_that_is_removed_before_its_last_pod_has_gone_is_asked_for_back() {
+    let mut sim = Sim::up(&two_and_two());
+    sim.respec(&spec(2, &[2, 0]));
+    while !sim.told().contains(&"chat-db-b-0 Left".to_owned()) {
+        sim.turn(usize::MAX);
+    }
+    sim.respec(&spec(2, &[2]));
+    sim.run();
+    let words = trouble(&sim);
+    assert!(words.contains("still has chat-db-b-0"), "{words}");
+    sim.respec(&spec(2, &[2, 0]));
+    sim.run();
+    sim.respec(&spec(2, &[2]));
+    sim.run();
+    assert_eq!((waits(&sim), trouble(&sim)), (String::new(), String::new()));
+}
+
+#[test]
 fn a_rack_is_emptied_by_operators_that_die_at_every_write() {
     let mut sim = Sim::up(&two_and_two());
     sim.respec(&spec(2, &[2, 0]));
