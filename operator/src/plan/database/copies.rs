@@ -17,6 +17,14 @@ use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 use super::{DatabaseWait, NodesStep, Sight, cleanup, health, on_its_way, ready, repair, upgrade};
 use crate::{templates, world::JobOutcome};
 
+/// Whether nodes leave only when the number of copies has changed: it changes now, or becomes smaller, and with as many as
+/// there are now too few nodes might remain.
+pub(super) fn come_first(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
+    let wanted = sight.database.replication_factor;
+    let copies = nodes.replication.as_ref();
+    copies.is_some_and(|copies| wanted < copies.keyspace) || ready::changes_copies(nodes)
+}
+
 /// Decides the stage, and what is done for it. What is waited for.
 pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
     // Until the keyspace is there, it is made with the number that is wanted.

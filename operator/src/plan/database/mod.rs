@@ -162,6 +162,9 @@ fn topology(sight: &Sight<'_>, nodes: &mut NodesStep) -> (Option<WaitingOn>, Opt
             join::begin(sight, nodes)
                 .or_else(|| {
                     upkeep = upkeep.take().or_else(|| cleanup::decide(sight, nodes));
+                    if copies::come_first(sight, nodes) {
+                        return None;
+                    }
                     leave::begin(sight, nodes)
                 })
                 .or(volume)
@@ -225,9 +228,11 @@ fn racks(
         };
         let (members, room) = room::members(sight, nodes, rack, seen);
         let roll = roll::decide(sight, nodes, rack, seen, turns);
-        // What waits for the end of an upgrade must not keep it from the other racks.
+        // What waits for the end of an upgrade must not keep it from the other racks, nor nodes that leave later the change
+        // of the number of copies from its Job.
         let members_now = match upgrade::against_moves(sight, nodes) {
             Some(_) => seen.replicas,
+            None if copies::come_first(sight, nodes) => rack.members.max(seen.replicas),
             None => rack.members,
         };
         let complete = seen.observed

@@ -219,3 +219,81 @@ fn operators_that_die_at_every_write_end_where_one_would_have() {
         assert!(sim.unequal.is_empty());
     }
 }
+
+/// Where in the log something was first done.
+fn first(sim: &Sim, what: &str) -> Option<usize> {
+    sim.log.iter().position(|line| line.starts_with(what))
+}
+
+fn last(sim: &Sim, what: &str) -> Option<usize> {
+    sim.log.iter().rposition(|line| line.contains(what))
+}
+
+#[test]
+fn fewer_copies_come_before_nodes_leave_that_are_asked_for_in_one_edit() {
+    for (copies, racks) in [
+        (1, [2, 1]),
+        (1, [1, 1]),
+        (1, [1, 0]),
+        (2, [1, 1]),
+        (2, [1, 3]),
+    ] {
+        let place = format!("{copies} of {racks:?}");
+        let mut sim = with_copies(3);
+        sim.respec(&spec(copies, &racks));
+        sim.run();
+        assert_eq!(
+            recorded(&sim),
+            (copies, copies, DatabaseReplicationStage::Stable),
+            "{place}: {}",
+            waits(&sim)
+        );
+        let nodes = usize::try_from(racks[0] + racks[1]).unwrap();
+        assert_eq!(sim.members().len(), nodes, "{place}: {}", waits(&sim));
+        assert_eq!(waits(&sim), "", "{place}");
+        assert!(last(&sim, "copies") < first(&sim, "leave"), "{:?}", sim.log);
+    }
+}
+
+#[test]
+fn more_copies_and_other_nodes_that_are_asked_for_in_one_edit_all_come() {
+    for (copies, racks) in [(3, [3, 2]), (3, [2, 1]), (3, [3, 1]), (3, [1, 3])] {
+        let place = format!("{copies} of {racks:?}");
+        let mut sim = with_copies(1);
+        sim.respec(&spec(copies, &racks));
+        sim.run();
+        assert_eq!(
+            recorded(&sim),
+            (copies, copies, DatabaseReplicationStage::Stable),
+            "{place}: {}",
+            waits(&sim)
+        );
+        let nodes = usize::try_from(racks[0] + racks[1]).unwrap();
+        assert_eq!(sim.members().len(), nodes, "{place}: {}", waits(&sim));
+        assert_eq!(waits(&sim), "", "{place}");
+    }
+}
+
+#[test]
+fn a_database_of_one_node_gets_two_more_and_their_copies_and_gives_them_up_again() {
+    let mut sim = Sim::up(&spec(1, &[1]));
+    sim.keyspace = Some(1);
+    sim.run();
+    sim.respec(&spec(3, &[1, 1, 1]));
+    sim.run();
+    assert_eq!(recorded(&sim), (3, 3, DatabaseReplicationStage::Stable));
+    assert_eq!(sim.members().len(), 3);
+    sim.respec(&spec(1, &[1, 0, 0]));
+    sim.run();
+    assert_eq!(recorded(&sim), (1, 1, DatabaseReplicationStage::Stable));
+    assert_eq!((sim.members().len(), waits(&sim)), (1, String::new()));
+}
+
+#[test]
+fn operators_that_die_while_copies_and_nodes_go_end_where_one_would_have() {
+    let mut sim = with_copies(3);
+    sim.respec(&spec(1, &[1, 1]));
+    sim.run_by(Sim::deadly_turn);
+    assert_eq!(recorded(&sim), (1, 1, DatabaseReplicationStage::Stable));
+    assert_eq!((sim.members().len(), waits(&sim)), (2, String::new()));
+}

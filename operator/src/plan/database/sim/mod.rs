@@ -283,7 +283,8 @@ impl Sim {
         );
         self.former = Some(before);
         if copies > 1 {
-            self.unequal = self.records.iter().map(|r| r.name.clone()).collect();
+            let members = self.records.iter().filter(|r| r.is_member());
+            self.unequal = members.map(|r| r.name.clone()).collect();
         }
     }
 
