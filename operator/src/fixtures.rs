@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Container, PodSpec, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use readstates_api::admin::{IdentityStatus, OwnershipStatus};
-use readstates_operator_api::{ReadStateClusterSpec, labels};
+use readstates_operator_api::{
+    DatabaseReplication, DatabaseReplicationStage, ReadStateClusterSpec, labels,
+};
 use readstates_ring::{
     Incarnation, RingMember, RingTable, Slot, Succession,
     moves::{self, Live},
@@ -307,8 +309,18 @@ impl Scene {
         (database, rack)
     }
 
+    /// The racks are as wanted, and how many copies there are is on record.
     pub(crate) fn database_ready(self) -> Self {
-        self.rack("a", 1).rack("b", 2)
+        let mut scene = self.rack("a", 1).rack("b", 2);
+        if let Store::Managed(database) = &scene.cluster.store {
+            scene.world.replication = Some(DatabaseReplication {
+                keyspace: database.copies.keyspace,
+                complete: database.copies.complete,
+                stage: DatabaseReplicationStage::Stable,
+                since: Time(now()),
+            });
+        }
+        scene
     }
 
     pub(crate) fn schema(mut self, outcome: JobOutcome) -> Self {

@@ -59,8 +59,8 @@ pub(super) async fn nodes(
     });
     let reports: BTreeMap<_, _> = join_all(reports).await.into_iter().collect();
     let mut facts = BTreeMap::new();
-    let asks = joins(&reports) || restarts_for_upgrade(cluster);
-    let witness = asks.then(|| running(pods, &reports)).flatten();
+    let asks = joins(&reports) || restarts_for_upgrade(cluster) || lacks_copies(cluster);
+    let witness = asks.then(|| serving(pods, &reports)).flatten();
     for pod in leavers(id, cluster, pods, racks).into_iter().chain(witness) {
         if let Some(Seen::Known(Report {
             phase: Phase::Running(_),
@@ -116,6 +116,12 @@ fn restarts_for_upgrade(cluster: &ReadStateCluster) -> bool {
     upgrade.is_some_and(|upgrade| upgrade.stage == DatabaseUpgradeStage::Restarting)
 }
 
+/// Whether it is not on record how many copies the keyspace has.
+fn lacks_copies(cluster: &ReadStateCluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.is_none_or(|status| status.database_replication.is_none())
+}
+
 /// Whether a pod waits to be told how to start.
 fn joins(reports: &BTreeMap<String, Seen<Report>>) -> bool {
     reports.values().any(|seen| {
@@ -129,19 +135,17 @@ fn joins(reports: &BTreeMap<String, Seen<Report>>) -> bool {
     })
 }
 
-/// The first pod whose database runs.
-fn running<'a>(
+/// The first pod whose node is a member: one that joins may not know every keyspace yet.
+fn serving<'a>(
     pods: &'a [PodSeen],
     reports: &BTreeMap<String, Seen<Report>>,
 ) -> Option<&'a PodSeen> {
-    pods.iter().find(|pod| {
-        matches!(
-            reports.get(&pod.name),
-            Some(Seen::Known(Report {
-                phase: Phase::Running(_),
-                ..
-            }))
-        )
+    pods.iter().find(|pod| match reports.get(&pod.name) {
+        Some(Seen::Known(Report {
+            phase: Phase::Running(view),
+            ..
+        })) => view.serves().is_some(),
+        Some(_) | None => false,
     })
 }
 

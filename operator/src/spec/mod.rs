@@ -292,7 +292,7 @@ pub struct Database {
     pub image: String,
     /// Wanted copies of each read state.
     pub replication_factor: i32,
-    /// Copies that there are.
+    /// Copies that there are, by the record; as many as are wanted while there is none.
     pub copies: Copies,
     /// Racks, in the order in which they are started. Never empty.
     pub racks: Vec<Rack>,

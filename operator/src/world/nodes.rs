@@ -11,8 +11,8 @@ use super::Seen;
 pub struct Nodes {
     /// What the agents said, by pod name. A pod that is missing here was not asked.
     pub reports: BTreeMap<String, Seen<Report>>,
-    /// What must be known for a node to join or leave or get another release, by the name of the pod that was asked; asked only where one may
-    /// have to.
+    /// What must be known for a node to join or leave or get another release, and for the first record of the number of
+    /// copies, by the name of the pod that was asked; asked only where it may be needed.
     pub facts: BTreeMap<String, Seen<Facts>>,
     /// Claims of database pods, by name.
     pub claims: BTreeMap<String, ClaimSeen>,

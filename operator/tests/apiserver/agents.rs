@@ -49,6 +49,8 @@ pub(crate) struct Ring {
     pub(crate) upgrades_fail: Option<String>,
     /// Snapshots that are there, as `name of pod`.
     pub(crate) snapshots: BTreeSet<String>,
+    /// The copies that the keyspace has; none: there is no keyspace.
+    pub(crate) keyspace: Option<i32>,
     /// Whether the nodes have two versions of the schema.
     pub(crate) disagrees: bool,
     /// How super-disks are that are not healthy, by pod name.
@@ -153,10 +155,10 @@ impl Ring {
     }
 
     fn facts(&self) -> Facts {
-        let keyspace = Keyspace {
+        let keyspace = self.keyspace.map(|replication_factor| Keyspace {
             name: "readstates".to_owned(),
-            replication_factor: 1,
-        };
+            replication_factor,
+        });
         Facts {
             schema_versions: if self.disagrees {
                 vec!["v1".to_owned(), "v2".to_owned()]
@@ -164,7 +166,7 @@ impl Ring {
                 vec!["v1".to_owned()]
             },
             schema_nodes: BTreeMap::new(),
-            keyspaces: vec![keyspace],
+            keyspaces: keyspace.into_iter().collect(),
         }
     }
 

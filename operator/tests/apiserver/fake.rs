@@ -238,11 +238,15 @@ impl World {
         let now = jiff::Timestamp::now().to_string();
         let condition =
             |type_: &str| json!({ "type": type_, "status": "True", "lastTransitionTime": now });
-        self.end_jobs(&json!({ "status": {
+        let succeeded = json!({ "status": {
             "startTime": now, "completionTime": now, "succeeded": 1,
             "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-        } }))
-        .await;
+        } });
+        for job in self.end_jobs(&succeeded).await {
+            if let Some(copies) = copies_by(&job) {
+                self.agents.ring().keyspace = Some(copies);
+            }
+        }
     }
 
     /// Every Job that is running has given up.
@@ -261,7 +265,9 @@ impl World {
         .await;
     }
 
-    async fn end_jobs(&self, status: &serde_json::Value) {
+    /// Ends every Job that is running, and gives those.
+    async fn end_jobs(&self, status: &serde_json::Value) -> Vec<Job> {
+        let mut all = Vec::new();
         let jobs = self.api::<Job>();
         for job in jobs.list(&ListParams::default()).await.unwrap() {
             if job.status.as_ref().is_some_and(|s| s.conditions.is_some()) {
@@ -272,12 +278,13 @@ impl World {
                 .patch_status(&name, &PatchParams::default(), &patch)
                 .await;
             match ended {
-                Ok(_) => {}
+                Ok(job) => all.push(job),
                 // An operator at work has deleted it meanwhile.
                 Err(kube::Error::Api(gone)) if gone.code == 404 => {}
                 Err(error) => panic!("{error}"),
             }
         }
+        all
     }
 
     async fn pods_of(&self, set: &StatefulSet) -> Vec<Pod> {
@@ -313,6 +320,14 @@ pub(crate) fn without_claims(pod: &mut Pod) {
         }
         container.volume_devices = None;
     }
+}
+
+/// The copies that the keyspace of a database of ours has after this Job.
+fn copies_by(job: &Job) -> Option<i32> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let args = pod.containers.first()?.args.as_ref()?;
+    let copies = args.iter().find_map(|arg| arg.strip_prefix("dc1="))?;
+    Some(copies.parse().unwrap())
 }
 
 /// How many states the process of a cache pod is started to keep.

@@ -6,13 +6,13 @@ use readstates_agent::wire::Cleanup;
 use readstates_operator_api::{DatabaseNode, PendingJob};
 
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, copies, health,
     jobs::{self, Stage},
 };
 
 /// A node has joined: every other one may hold what is its now. Before there was a keyspace there was nothing to hold.
 pub(super) fn note(sight: &Sight<'_>, records: &mut [DatabaseNode], joined: &[String]) {
-    if joined.is_empty() || sight.world.schema.is_none() {
+    if joined.is_empty() || !copies::has_keyspace(sight) {
         return;
     }
     let others = records

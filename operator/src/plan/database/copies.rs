@@ -10,12 +10,109 @@
 //!
 //! Every stage is on record before anything is done about it. Only then is the schema Job given the number, and a node
 //! that loses its disk meanwhile is taken for one of as many copies as there were before.
+//!
+//! The first record is of what the keyspace has, and not of what is wanted: a resource that was created again finds the
+//! keyspace of the one before on its volumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use readstates_agent::wire::Facts;
 use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 
 use super::{DatabaseWait, NodesStep, Sight, cleanup, health, on_its_way, ready, repair, upgrade};
-use crate::{templates, world::JobOutcome};
+use crate::{
+    templates,
+    world::{JobOutcome, Seen},
+};
+
+/// Puts on record how many copies the keyspace has, where that is not on record. What is waited for before the schema Job
+/// may be made: it would alter a keyspace that has another number than it is given.
+pub(super) fn learn(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
+    if sight.world.replication.is_some() {
+        return None;
+    }
+    let wanted = sight.database.replication_factor;
+    let progress = match found(sight) {
+        // The Job makes it, with the number that is wanted.
+        Ok(None) => return None,
+        Ok(Some(copies)) => {
+            nodes.replication = Some(first_record(sight, nodes, copies));
+            if copies == wanted {
+                return None;
+            }
+            format!("the keyspace has {copies}, which is put on record first")
+        }
+        Err(why) => format!("how many the keyspace has is not known: {why}"),
+    };
+    Some(DatabaseWait::Replicating {
+        copies: wanted,
+        progress,
+    })
+}
+
+/// The copies that the keyspace has, by the word of a node that serves; none: there is no such keyspace.
+fn found(sight: &Sight<'_>) -> Result<Option<i32>, String> {
+    let mut unknown = "no node that serves has been asked yet".to_owned();
+    for (pod, seen) in &sight.world.nodes.facts {
+        if !health::last_view(sight, pod).is_ok_and(|view| view.serves().is_some()) {
+            continue;
+        }
+        match seen {
+            Seen::Unknown(why) => unknown = format!("{pod} cannot be asked: {why}"),
+            Seen::Known(Facts {
+                schema_versions,
+                schema_nodes: _,
+                keyspaces,
+            }) => {
+                // One whose disk is lost is not waited for: it is rebuilt by this number.
+                let versions = schema_versions.iter().map(String::as_str);
+                let versions: Vec<_> = versions.filter(|v| *v != upgrade::UNREACHABLE).collect();
+                if versions.len() > 1 {
+                    let versions = versions.join(", ");
+                    return Err(format!("the nodes do not agree on the schema ({versions})"));
+                }
+                let own = keyspaces.iter().find(|k| k.name == sight.database.keyspace);
+                return Ok(own.map(|keyspace| keyspace.replication_factor));
+            }
+        }
+    }
+    Err(unknown)
+}
+
+/// A number other than the wanted one may be that of a step whose record is lost: one more is taken after a repair of every
+/// node. Agents that cannot repair are of a release in which the number could not change.
+fn first_record(sight: &Sight<'_>, nodes: &NodesStep, copies: i32) -> DatabaseReplication {
+    let able = |name: &str| health::last_view(sight, name).is_ok_and(|view| view.repairs);
+    let changes = copies > 1 && copies != sight.database.replication_factor;
+    let stage = if changes && health::members(&nodes.records).all(|r| able(&r.name)) {
+        DatabaseReplicationStage::Repairing
+    } else {
+        DatabaseReplicationStage::Stable
+    };
+    DatabaseReplication {
+        stage,
+        ..stable(sight, copies)
+    }
+}
+
+/// Whether there is a keyspace: the schema Job has made it, or it was found.
+pub(super) fn has_keyspace(sight: &Sight<'_>) -> bool {
+    sight.world.schema.is_some() || sight.world.replication.is_some()
+}
+
+/// Why nothing may rest on the number of copies yet: there is a keyspace, or may be one, and what it has is not on record.
+///
+/// # Errors
+/// In words.
+pub(super) fn on_record(sight: &Sight<'_>) -> Result<(), String> {
+    if sight.world.replication.is_some() {
+        return Ok(());
+    }
+    match found(sight) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err("how many copies there are is put on record first".to_owned()),
+        Err(why) => Err(format!("how many copies there are is not known: {why}")),
+    }
+}
 
 /// Whether nodes leave only when the number of copies has changed: it changes now, or becomes smaller, and with as many as
 /// there are now too few nodes might remain.
@@ -27,13 +124,12 @@ pub(super) fn come_first(sight: &Sight<'_>, nodes: &NodesStep) -> bool {
 
 /// Decides the stage, and what is done for it. What is waited for.
 pub(super) fn decide(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<DatabaseWait> {
-    // Until the keyspace is there, it is made with the number that is wanted.
-    sight.world.schema.as_ref()?;
+    let recorded = sight.world.replication.clone()?;
+    if recorded.stage != DatabaseReplicationStage::Repairing {
+        // Until the schema Job has succeeded with this number, no other one is wanted of it.
+        sight.world.schema.as_ref()?;
+    }
     let wanted = sight.database.replication_factor;
-    let Some(recorded) = sight.world.replication.clone() else {
-        nodes.replication = Some(stable(sight, wanted));
-        return None;
-    };
     let (now, wait) = match recorded.stage {
         DatabaseReplicationStage::Stable => step(sight, nodes, &recorded, wanted),
         DatabaseReplicationStage::Altering => altering(sight, &recorded),

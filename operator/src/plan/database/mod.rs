@@ -89,6 +89,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     nodes.replication.clone_from(&world.replication);
     record::seen(&sight, &mut nodes);
     repair::settle(&sight, &mut nodes);
+    let counting = copies::learn(&sight, &mut nodes);
     back::decide(&sight, &mut nodes);
     nodes.trouble = nodes
         .trouble
@@ -99,6 +100,7 @@ pub(super) fn decide(cluster: &ValidatedCluster, world: &World, now: Timestamp) 
     upkeep = upgrading.or(upkeep);
     let mut turns = roll::Turns::default();
     let racks = racks(&sight, &mut nodes, &mut turns, &mut waiting);
+    waiting = waiting.or(counting.map(WaitingOn::Database));
     // What has begun goes on, since others wait for its end.
     if ready::changes_copies(&nodes)
         || copies::is_unsure(&sight)

@@ -20,7 +20,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState, PendingJob};
 
 pub(super) use self::schedule::{inherit, scheduled};
 use super::{
-    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, health,
+    DatabaseTrouble, DatabaseWait, NodesStep, Order, Sight, attempts, copies, health,
     jobs::{self, Stage},
     ready,
 };
@@ -33,7 +33,7 @@ fn every(sight: &Sight<'_>) -> Option<Duration> {
 
 /// The repair of a node that is rebuilt on an empty disk: due from now on. Without a keyspace there is nothing to repair.
 pub(super) fn of_rebuilt(sight: &Sight<'_>) -> Option<PendingJob> {
-    let due = every(sight).is_some() && sight.world.schema.is_some();
+    let due = every(sight).is_some() && copies::has_keyspace(sight);
     due.then(|| PendingJob::since(Time(sight.now)))
 }
 

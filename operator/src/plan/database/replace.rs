@@ -9,7 +9,7 @@ use std::{
 use readstates_agent::wire::{Disk, Node, Phase};
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState, labels};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, ready, repair};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, copies, health, ready, repair};
 
 /// How long a pod may take to come back before its node is no longer waited for.
 const COMING_BACK: Duration = Duration::from_mins(5);
@@ -134,6 +134,9 @@ fn ready(
         .copied()
         .filter(|r| health::view(sight, &r.name).is_err())
         .collect();
+    if away.len() < others.len() {
+        copies::on_record(sight).map_err(NotReady::Wait)?;
+    }
     if away.is_empty() {
         let ready = ready::for_change(sight, nodes, Some(lost));
         return ready.map(|()| Vec::new()).map_err(NotReady::Wait);

@@ -11,7 +11,7 @@ mod repairs;
 mod upgrades;
 mod volumes_of;
 
-const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
+pub(super) const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];
 
 fn trouble(sim: &Sim) -> String {
     let trouble = sim.plan().database.trouble;

@@ -25,7 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use readstates_agent::{engine::Profile, wire::Phase};
 use readstates_operator_api::{DatabaseUpgrade, DatabaseUpgradeStage};
 
-pub(super) use self::begin::must_wait;
+pub(super) use self::{agreement::UNREACHABLE, begin::must_wait};
 use super::{DatabaseWait, NodesStep, Sight, consent, health, jobs, on_its_way, outdated, version};
 use crate::{
     spec::Rack,

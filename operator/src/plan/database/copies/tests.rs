@@ -1,5 +1,7 @@
 //! The number of copies changes in the simulation, which asserts that no step is taken before all nodes were repaired.
 
+mod found;
+
 use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 
 use crate::plan::database::{

@@ -29,7 +29,7 @@ pub(crate) struct Sim {
     pub(crate) records: Vec<DatabaseNode>,
     pub(crate) upgrade: Option<DatabaseUpgrade>,
     pub(crate) replication: Option<DatabaseReplication>,
-    /// Copies that the keyspace has; none: as the spec wants them.
+    /// Copies that the keyspace has; none: as the spec wants them, once there is one.
     pub(crate) keyspace: Option<i32>,
     /// The schema Jobs that are there, and the copies that each gives the keyspace. They end at once.
     pub(crate) jobs: BTreeMap<String, i32>,
@@ -312,10 +312,32 @@ impl Sim {
         self.log.clear();
     }
 
-    /// The resource was deleted, and its children with it, and is there again.
+    /// The status was emptied, and what is made of it; that the keyspace was made is known still.
     pub(crate) fn forgets(&mut self) {
         self.records.clear();
         self.identities.clear();
+        (self.upgrade, self.replication) = (None, None);
+    }
+
+    /// The resource was deleted, and its children with it, and is there again, with this spec and the same volumes.
+    pub(crate) fn made_again(&mut self, spec: &str) {
+        for pod in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&pod);
+        }
+        self.may_be_down = self.ring.len();
+        self.racks.clear();
+        self.keyspace = self.keyspace();
+        self.forgets();
+        self.jobs.clear();
+        self.has_schema = false;
+        self.respec(spec);
+        self.log.clear();
+    }
+
+    /// The copies that the keyspace has; none: there is no keyspace.
+    fn keyspace(&self) -> Option<i32> {
+        let wanted = self.managed("a").0.replication_factor;
+        self.keyspace.or(self.has_schema.then_some(wanted))
     }
 
     fn has_agent(&self, pod: &Pod) -> bool {

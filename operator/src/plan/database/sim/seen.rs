@@ -97,16 +97,15 @@ impl Sim {
             has_agent: self.has_agent(pod),
             ..PodSeen::default()
         };
-        let factor = self.managed("a").0.replication_factor;
-        let factor = self.keyspace.unwrap_or(factor);
         let schema = self.schema();
+        let keyspace = self.keyspace().map(|replication_factor| Keyspace {
+            name: "readstates".to_owned(),
+            replication_factor,
+        });
         let facts = Facts {
             schema_versions: schema.keys().cloned().collect(),
             schema_nodes: schema,
-            keyspaces: vec![Keyspace {
-                name: "readstates".to_owned(),
-                replication_factor: factor,
-            }],
+            keyspaces: keyspace.into_iter().collect(),
         };
         let nodes = Nodes {
             reports: self

@@ -56,12 +56,14 @@ impl Sim {
             self.alter(copies);
             self.jobs.insert(job, copies);
         }
+        let has_schema = self.has_schema || plan.schema_proven.is_some();
         let same = self.records == step.records
             && self.upgrade == step.upgrade
-            && self.replication == step.replication;
+            && self.replication == step.replication
+            && self.has_schema == has_schema;
         if may() && by == self.recorded && !same {
             (self.records, self.upgrade) = (step.records, step.upgrade);
-            self.replication = step.replication;
+            (self.replication, self.has_schema) = (step.replication, has_schema);
             self.recorded += 1;
         }
     }

@@ -65,12 +65,13 @@ impl Sim {
             .map(|p| (&p.uid, &p.decommission, &p.cleanup, &p.repair, &p.upgrade))
             .collect();
         format!(
-            "{sets:?} {pods:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+            "{sets:?} {pods:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
             self.ring,
             self.records,
             self.upgrade,
             self.replication,
             self.jobs,
+            self.has_schema,
             self.log.len()
         )
     }

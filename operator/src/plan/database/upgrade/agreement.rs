@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How Cassandra names the nodes that it could not ask.
-const UNREACHABLE: &str = "UNREACHABLE";
+pub(in crate::plan::database) const UNREACHABLE: &str = "UNREACHABLE";
 
 pub(super) fn lacks(sight: &Sight<'_>, upgrade: &DatabaseUpgrade) -> Option<String> {
     let mut unknown = "no node has been asked for the version of the schema yet".to_owned();
