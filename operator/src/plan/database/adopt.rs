@@ -4,7 +4,7 @@
 
 use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
-use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, ready, record};
+use super::{DatabaseTrouble, DatabaseWait, NodesStep, Sight, health, lost, ready, record};
 use crate::world::PodSeen;
 
 /// Begins with a pod that is not on record and whose disk holds data that was never signed.
@@ -56,14 +56,8 @@ fn missed(
     nodes: &NodesStep,
     pod: &PodSeen,
 ) -> Result<Option<String>, &'static str> {
-    let recorded = |host_id: &String| {
-        let is = |r: &DatabaseNode| r.host_id.as_ref() == Some(host_id);
-        nodes.records.iter().any(is)
-    };
-    let views: Vec<_> = health::members(&nodes.records)
-        .filter_map(|member| health::view(sight, &member.name).ok())
-        .collect();
-    if views.is_empty() {
+    let mut members = health::members(&nodes.records);
+    if !members.any(|member| health::view(sight, &member.name).is_ok()) {
         let others = sight
             .world
             .database_pods
@@ -76,14 +70,7 @@ fn missed(
             Err("no other node can be asked")
         };
     }
-    let down = views.iter().flat_map(|view| &view.nodes).filter(|n| !n.up);
-    let mut missed: Vec<_> = down
-        .map(|n| n.host_id.clone())
-        .filter(|id| !recorded(id))
-        .collect();
-    missed.sort();
-    missed.dedup();
-    match missed.as_slice() {
+    match lost::missing(sight, nodes).as_slice() {
         [one] => Ok(Some(one.clone())),
         [] => Err("they miss none"),
         _ => Err("they miss more than one"),

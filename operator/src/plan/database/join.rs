@@ -6,6 +6,7 @@ use readstates_operator_api::{DatabaseNode, DatabaseNodeState};
 
 use super::{
     DatabaseTrouble, DatabaseWait, Named, NodesStep, Order, Sight, adopt, attempts, health,
+    lost::{self, Content, Volume},
     preflight, ready, record, repair, replace, super_disks,
 };
 use crate::world::PodSeen;
@@ -35,6 +36,9 @@ pub(super) fn begin(sight: &Sight<'_>, nodes: &mut NodesStep) -> Option<Database
     match nodes.records.iter().find(|r| r.name == pod.name).cloned() {
         None if *disk == Disk::Unmarked && !is_only(sight, pod) => {
             adopt::begin(sight, nodes, &rack.name, pod)
+        }
+        None if !lost::missing(sight, nodes).is_empty() => {
+            lost::begin(sight, nodes, &rack.name, pod)
         }
         None => begin_new(sight, nodes, &rack.name, pod),
         Some(record) if record.is_member() => replace::begin(sight, nodes, &record, disk),
@@ -69,19 +73,26 @@ fn begin_new(
             });
             return None;
         }
-        let others: Vec<_> = sight
-            .world
-            .nodes
-            .claims
-            .keys()
-            .filter(|c| **c != own)
-            .collect();
-        if let Some(other) = others.first() {
+        let others = lost::other_volumes(sight, nodes, pod);
+        if let Some(volume) = others.iter().find(|v| v.content == Content::Comes) {
+            return Some(DatabaseWait::Joining {
+                pod: pod.name.clone(),
+                progress: volume.comes_first(sight),
+            });
+        }
+        // Pods of its own rack may have been created together with it.
+        let is_new = |volume: &&Volume<'_>| {
+            let place = sight.place(volume.pod);
+            volume.content == Content::Nothing && place.is_some_and(|(other, _)| other.name == rack)
+        };
+        if let Some(volume) = others.iter().find(|volume| !is_new(volume)) {
+            let claim = sight.cluster.id.claim(volume.pod);
             nodes.trouble = Some(DatabaseTrouble::DiskLost {
                 pod: pod.name.clone(),
                 words: format!(
-                    "its disk has no signed data, but the claim {other} of an earlier cluster is there: put the \
-                     first node's volume back, or delete every claim of that cluster to start over"
+                    "its disk has no signed data, but the claim {claim} of an earlier cluster is there: put the first \
+                     node's volume back, ask for every member that there was in spec.database.racks, or delete every \
+                     claim of that cluster to start over"
                 ),
             });
             return None;

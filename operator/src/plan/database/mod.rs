@@ -31,6 +31,7 @@ mod internode;
 mod jobs;
 mod join;
 mod leave;
+mod lost;
 mod preflight;
 mod ready;
 mod record;
@@ -187,7 +188,8 @@ fn on_its_way(records: &[DatabaseNode]) -> Option<&DatabaseNode> {
 }
 
 /// A rack is created only when every rack before it is as wanted and ready, with the release that the others run. One
-/// that has nodes existed already: its StatefulSet was deleted, and others may wait for its nodes.
+/// that has nodes existed already, or has volumes of nodes that are missed: its StatefulSet was deleted, and others may
+/// wait for its nodes.
 fn racks(
     sight: &Sight<'_>,
     nodes: &mut NodesStep,
@@ -206,7 +208,9 @@ fn racks(
         }
         let Some(seen) = sight.world.racks.get(&rack.name) else {
             let may_come = turns.all_before && upgrade::against_moves(sight, nodes).is_none();
-            let wanted = may_come || room::held(sight, nodes, rack) > 0;
+            let wanted = may_come
+                || room::held(sight, nodes, rack) > 0
+                || lost::is_called_back(sight, nodes, rack);
             if wanted && !sight.cluster.lacks_certificates() {
                 let (members, wait) = room::room(sight, nodes, rack, 0);
                 out.push(RackStep {
@@ -215,8 +219,9 @@ fn racks(
                     partition: 0,
                     template: upgrade::template_of_new(sight, rack),
                     restarted: sight.world.consent.restart_database.clone(),
-                    // New nodes wait for orders either way.
-                    parallel: Profile::of(sight.database.engine).starts_together,
+                    // New nodes wait for orders either way, and none that comes back waits for one that was lost.
+                    parallel: Profile::of(sight.database.engine).starts_together
+                        || lost::has_volumes(sight, rack),
                     claim_size: None,
                     version: None,
                 });

@@ -9,6 +9,7 @@ mod joins;
 mod racks;
 mod repairs;
 mod upgrades;
+mod volumes_lost;
 mod volumes_of;
 
 pub(super) const ALL: [&str; 4] = ["chat-db-a-0", "chat-db-a-1", "chat-db-b-0", "chat-db-b-1"];

@@ -108,6 +108,8 @@ pub(crate) struct Set {
     touched: String,
     /// The request that its pods are restarted for.
     pub(crate) restarted: Option<String>,
+    /// Whether its pods do not wait for each other.
+    pub(crate) parallel: bool,
     /// The revision before this one, which pods below the partition keep, and its image.
     old: String,
     old_image: String,

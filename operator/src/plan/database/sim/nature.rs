@@ -93,7 +93,7 @@ impl Sim {
         }
     }
 
-    /// One change a turn, as an ordered StatefulSet.
+    /// One change a turn, as an ordered StatefulSet; of one that is not, all pods start at once.
     fn move_set(&mut self, rack: &str, set: &Set) {
         let name = |ordinal| format!("chat-db-{rack}-{ordinal}");
         for ordinal in set.replicas..8 {
@@ -106,13 +106,16 @@ impl Sim {
             } else {
                 (set.old.clone(), &set.old_image)
             };
-            if !self.pods.contains_key(&pod) {
+            let is_new = !self.pods.contains_key(&pod);
+            if is_new {
                 self.start(&pod, &revision, image);
+            }
+            if (is_new || !self.ready(&pod)) && !set.parallel {
                 return;
             }
-            if !self.ready(&pod) {
-                return;
-            }
+        }
+        if !(0..set.replicas).all(|ordinal| self.ready(&name(ordinal))) {
+            return;
         }
         for ordinal in (set.partition..set.replicas).rev() {
             let pod = name(ordinal);

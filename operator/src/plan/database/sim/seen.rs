@@ -202,6 +202,7 @@ impl Sim {
                 set.restarted.as_deref(),
             ))),
             version: Some(set.version.to_string()),
+            parallel: set.parallel,
             ..StatefulSetSeen::default()
         }
     }

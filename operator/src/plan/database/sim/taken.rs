@@ -248,7 +248,7 @@ impl Sim {
             partition,
             template,
             restarted,
-            parallel: _,
+            parallel,
             claim_size: _,
             version,
         } = step;
@@ -311,6 +311,7 @@ impl Sim {
                 image,
                 touched,
                 restarted: restarted.clone(),
+                parallel: *parallel,
                 old,
                 old_image,
                 version: live.unwrap_or_default() + 1,

@@ -242,45 +242,16 @@ fn data_that_nobody_signed_under_a_known_name_is_not_started() {
 }
 
 #[test]
-fn the_first_node_does_not_begin_anew_beside_the_volumes_of_an_earlier_cluster() {
-    let mut sim = Sim::up(&two_and_two());
-    // The resource was deleted and made again, and the first volume is not what it was.
-    for pod in ALL {
-        sim.stop(pod);
-    }
-    sim.racks.clear();
-    sim.forgets();
-    sim.disks.remove("chat-db-a-0");
-    for _ in 0..3 {
-        sim.turn(usize::MAX);
-    }
-    assert!(
-        trouble(&sim).contains("an earlier cluster is there"),
-        "{}",
-        trouble(&sim)
-    );
-    assert!(sim.records.is_empty());
-}
-
-#[test]
 fn a_cluster_made_again_takes_its_nodes_as_they_come_back() {
     let mut sim = Sim::up(&spec(1, &[1]));
-    sim.stop("chat-db-a-0");
-    sim.racks.clear();
-    sim.forgets();
-    sim.log.clear();
+    sim.made_again(&spec(1, &[1]));
     sim.run();
     assert_eq!(sim.log, ["a has 1", "start chat-db-a-0"]);
     assert_eq!(sim.told(), ["chat-db-a-0 Member"]);
 
     let mut sim = Sim::up(&two_and_two());
-    sim.may_be_down = 4;
     let ring: Vec<_> = sim.ring.iter().map(|n| n.host_id.clone()).collect();
-    for pod in ALL {
-        sim.stop(pod);
-    }
-    sim.racks.clear();
-    sim.forgets();
+    sim.made_again(&two_and_two());
     sim.run();
     assert_eq!(sim.members(), ALL, "{:?}", sim.log);
     let after: Vec<_> = sim.ring.iter().map(|n| n.host_id.clone()).collect();
