@@ -20,10 +20,7 @@ use readstates_operator_api::{DatabaseReplication, DatabaseReplicationStage};
 use super::{
     DatabaseWait, NodesStep, Sight, cleanup, health, keyspace, on_its_way, ready, repair, upgrade,
 };
-use crate::{
-    templates,
-    world::{JobOutcome, Seen},
-};
+use crate::{templates, world::JobOutcome};
 
 /// Puts on record how many copies the keyspace has, where that is not on record. What is waited for before the schema Job
 /// may be made: it would alter a keyspace that has another number than it is given.
