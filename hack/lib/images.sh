@@ -42,8 +42,9 @@ compile_image_programs() { ! programs_run_in_base_image || compile_programs; }
 # and puts load on the Go servers.
 compile_programs() {
     claim_target_folder
-    local profile=${PROGRAM_PROFILE:-dev} programs=("${PROGRAMS[@]}")
-    local from=$CARGO_TARGET_DIR/${profile/#%dev/debug}
+    local profile=${PROGRAM_PROFILE:-dev} programs=("${PROGRAMS[@]}") from
+    # Cargo's one folder of another name than its profile.
+    from=$CARGO_TARGET_DIR/$([ "$profile" = dev ] && echo debug || echo "$profile")
     if [ "${WORKSPACE_COMPILED:-no}" = no ]; then
         cargo build --manifest-path "$ROOT/Cargo.toml" --locked --profile "$profile" \
             --package readstates-operator --package readstates --package superdisk "${PROGRAMS[@]/#/--bin=}"
