@@ -239,8 +239,8 @@ pub struct ReadStateBackupScheduleSpec {
     pub storage: Option<BackupStorage>,
 
     /// In place of `storage`: each time, a `ReadStateBackup` by VolumeSnapshots is created, named after the schedule and
-    /// the time. `retention` deletes those that have its label `readstates.dev/backup-schedule`, and with them their
-    /// VolumeSnapshots.
+    /// the time. `retention` deletes those of the cluster that have its label `readstates.dev/backup-schedule`, and with
+    /// them their VolumeSnapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_snapshots: Option<VolumeSnapshots>,
 

@@ -67,6 +67,7 @@ fn seen(backup: ReadStateBackup) -> Option<BackupSeen> {
     Some(BackupSeen {
         name,
         uid,
+        cluster: backup.spec.cluster,
         created,
         phase: status.phase,
         made: status.backup,

@@ -1,5 +1,6 @@
 //! What a schedule of backups by VolumeSnapshots has to do now. Pure. It rests on the `ReadStateBackup`s that are there: the
-//! last of them says when one was made last.
+//! last of them says when one was made last. Those of another cluster are not the schedule's, whatever their label says: a
+//! schedule of the same name may have made them, before it was deleted.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -22,6 +23,8 @@ const LATEST: Duration = Duration::from_hours(6);
 pub struct BackupSeen {
     pub name: String,
     pub uid: String,
+    /// The `ReadStateCluster` that it is a backup of.
+    pub cluster: String,
     pub created: Timestamp,
     pub phase: BackupPhase,
     /// The backup, once it is complete.
@@ -55,6 +58,7 @@ pub fn times_step(
     before: Option<&ReadStateBackupScheduleStatus>,
     now: Timestamp,
 ) -> TimesStep {
+    backups.retain(|backup| backup.cluster == schedule.cluster);
     backups.sort_by_key(|backup| (Reverse(backup.created), Reverse(backup.name.clone())));
     let goes_on = backups.iter().any(|backup| !backup.is_over());
     let last = backups.first().map_or(created, |backup| backup.created);

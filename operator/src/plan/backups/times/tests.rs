@@ -33,6 +33,7 @@ fn backup(created: &str, phase: BackupPhase) -> BackupSeen {
     BackupSeen {
         name: format!("b-{created}"),
         uid: format!("uid-{created}"),
+        cluster: "chat".to_owned(),
         created: at(created),
         phase,
         made: (phase == BackupPhase::Complete).then_some(made),
@@ -132,6 +133,45 @@ fn a_backup_that_cannot_begin_is_told_and_keeps_others_from_being_made() {
     assert_eq!(reason, Reason::BackupFailed);
     let ends = "no other is made meanwhile (ReadStateBackup b-2026-01-03T03:00:00Z): no room";
     assert!(words.ends_with(ends), "{words}");
+}
+
+#[test]
+fn backups_of_another_cluster_are_not_counted_told_or_deleted() {
+    // A schedule of this name was for `mail` before it was deleted and created again for `chat`.
+    let of_mail = |created, phase| BackupSeen {
+        cluster: "mail".to_owned(),
+        ..backup(created, phase)
+    };
+    let mail = [
+        of_mail("2026-01-02T03:00:00Z", Complete),
+        of_mail("2026-01-03T03:00:00Z", Complete),
+        of_mail("2026-01-04T03:00:10Z", Failed),
+        of_mail("2026-01-04T03:00:20Z", Running),
+    ];
+    let daily = schedule(Some(Retention {
+        last: Some(1),
+        days: None,
+    }));
+    let first = step(&daily, &mail, "2026-01-04T03:01:00Z");
+    let due = Some(at("2026-01-04T03:00:00Z"));
+    let nothing_else = TimesStep {
+        make: due,
+        ..TimesStep::default()
+    };
+    assert_eq!(first, nothing_else);
+
+    let chat = [
+        backup("2026-01-01T03:00:00Z", Complete),
+        backup("2026-01-02T03:00:00Z", Complete),
+    ];
+    let all = [&chat[..], &mail[..]].concat();
+    let step = step(&daily, &all, "2026-01-04T03:01:00Z");
+    let deleted: Vec<_> = step.delete.iter().map(|named| &named.uid).collect();
+    assert_eq!(deleted, [&chat[0].uid]);
+    let pruned = step.results.last_pruned.unwrap();
+    assert_eq!((pruned.deleted, pruned.kept), (Some(1), Some(1)));
+    assert_eq!(step.results.last_backup, chat[1].made);
+    assert_eq!(step.results.trouble, None);
 }
 
 proptest! {
