@@ -13,6 +13,7 @@ use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    answers::{self, Unread},
     connections::{Peer, PodClients},
     names::ports,
 };
@@ -21,6 +22,8 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for a flush of everything that one member holds.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of the longest answer: a status that names each of 1024 slots has 8 KiB.
+const LONGEST: usize = 64 << 10;
 
 /// Why a member did not do as it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +31,12 @@ pub enum AdminError {
     /// The operator's identity cannot be proven to it.
     #[error("failed to prove what the operator is: {0}")]
     Unproven(String),
-    /// It could not be reached, or not understood.
+    /// It could not be reached.
     #[error("failed to reach it")]
     Http(#[source] reqwest::Error),
+    /// It answered, and not as it should.
+    #[error("failed to understand it")]
+    Unread(#[source] Unread),
     /// It answered something else.
     #[error("it answered {status}: {words}")]
     Refused {
@@ -124,17 +130,14 @@ impl<'a> AdminClient<'a> {
 async fn answer<T: DeserializeOwned>(
     sent: reqwest::Result<reqwest::Response>,
 ) -> Result<T, AdminError> {
-    /// Enough for a problem's detail.
-    const LONGEST: usize = 400;
-    let http = |error: reqwest::Error| AdminError::Http(error.without_url());
-    let response = sent.map_err(http)?;
+    let response = sent.map_err(|error| AdminError::Http(error.without_url()))?;
     let status = response.status();
     if status.is_success() {
-        return response.json().await.map_err(http);
+        let read = answers::json(response, LONGEST).await;
+        return read.map_err(AdminError::Unread);
     }
-    let words = response.text().await.unwrap_or_default();
     Err(AdminError::Refused {
         status: status.as_u16(),
-        words: words.chars().take(LONGEST).collect(),
+        words: answers::words(response).await,
     })
 }

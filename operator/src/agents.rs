@@ -7,11 +7,16 @@ use futures::future::BoxFuture;
 use readstates_identity::Role;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{connections::PodClients, names::ports, super_disk::AgentState, world::PodSeen};
+use crate::{
+    answers, connections::PodClients, names::ports, super_disk::AgentState, words::chain,
+    world::PodSeen,
+};
 use readstates_agent::wire::{Cleanup, Facts, Flush, Repair, Report, Start, Target, Upgrade};
 
 /// A fresh answer takes Cassandra a JVM, on a machine that may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of the longest answer: a report has 200 for each node of the database, of which there are hundreds at most.
+const LONGEST: usize = 256 << 10;
 
 /// What agents are asked and told, by the clients for their cluster. Errors are words for a person. The token is for
 /// agents of the release before, which know no certificates.
@@ -99,14 +104,13 @@ async fn get<T: DeserializeOwned>(
     path: &str,
 ) -> Result<T, String> {
     let (http, base) = clients.to(Role::Agent, pod.peer()?, ports::AGENT)?;
-    let answer = send(http.get(format!("{base}{path}"))).await?;
-    answer.json().await.map_err(words)
+    read(send(http.get(format!("{base}{path}"))).await?).await
 }
 
 async fn disk(clients: &PodClients, pod: &PodSeen) -> Result<AgentState, String> {
     let address = SocketAddr::new(pod.peer()?.ip, ports::DISK);
     let request = clients.plain().get(format!("http://{address}/state"));
-    send(request).await?.json().await.map_err(words)
+    read(send(request).await?).await
 }
 
 async fn post(
@@ -218,8 +222,12 @@ async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, Str
     if status.is_success() {
         return Ok(answer);
     }
-    let said = answer.text().await.unwrap_or_default();
-    Err(format!("{status}: {}", said.trim()))
+    Err(format!("{status}: {}", answers::words(answer).await))
+}
+
+async fn read<T: DeserializeOwned>(answer: reqwest::Response) -> Result<T, String> {
+    let read = answers::json(answer, LONGEST).await;
+    read.map_err(|unread| chain(&unread))
 }
 
 /// The attempt without its address, and the first cause.
@@ -229,5 +237,55 @@ fn words(error: reqwest::Error) -> String {
     match cause {
         Some(cause) => format!("{attempt}: {cause}"),
         None => attempt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::*;
+    use crate::{
+        answers::fixtures::{answering, elsewhere, endless},
+        connections::Connections,
+    };
+
+    /// A pod of the release before at this address.
+    fn pod(ip: &str) -> PodSeen {
+        PodSeen {
+            ip: Some(ip.to_owned()),
+            has_agent: true,
+            ..PodSeen::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_heard_no_longer_than_an_honest_one_speaks() {
+        let (says, refuses) = ("127.0.13.11", "127.0.13.12");
+        for port in [ports::AGENT, ports::DISK] {
+            answering(says, port, || endless(StatusCode::OK)).await;
+        }
+        answering(refuses, ports::AGENT, || endless(StatusCode::CONFLICT)).await;
+        let clients = Connections::new().unwrap().of("uid", None);
+        let (says, refuses) = (pod(says), pod(refuses));
+        let too_long = "its answer is longer than 262144 bytes";
+        let report = HttpAgents.report(&clients, &says, Duration::ZERO).await;
+        assert_eq!(report.unwrap_err(), too_long);
+        let disk = HttpAgents.super_disk(&clients, &says).await;
+        assert_eq!(disk.unwrap_err(), too_long);
+        let refused = HttpAgents.report(&clients, &refuses, Duration::ZERO).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused, format!("409 Conflict: {}", "x".repeat(400)));
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_points_elsewhere_is_not_followed() {
+        let (here, there) = ("127.0.13.13", "127.0.13.14");
+        let url = format!("http://{there}:{}/", ports::AGENT);
+        answering(here, ports::AGENT, move || elsewhere(&url)).await;
+        answering(there, ports::AGENT, || panic!("it was asked")).await;
+        let clients = Connections::new().unwrap().of("uid", None);
+        let asked = HttpAgents.facts(&clients, &pod(here)).await;
+        assert_eq!(asked.unwrap_err(), "302 Found: ");
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use readstates_identity::{Identity, Pems, Role};
+use reqwest::redirect::Policy;
 
 /// Longest wait for a connection with its handshake; a pod that is there answers in milliseconds.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -144,6 +145,8 @@ fn builder() -> reqwest::ClientBuilder {
         .no_proxy()
         // A container may have no CAs of a system, and none is believed here.
         .tls_certs_only([])
+        // Or whoever may run a pod could have the operator ask whatever it can reach, and read the answer in a status.
+        .redirect(Policy::none())
         .connect_timeout(CONNECT)
         .pool_idle_timeout(IDLE)
 }

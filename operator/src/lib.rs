@@ -14,6 +14,7 @@
 
 pub mod admin;
 pub mod agents;
+pub mod answers;
 pub mod apply;
 pub mod backoff;
 pub mod backups;

@@ -36,3 +36,54 @@ async fn ask(admin: &AdminClient<'_>, pod: &PodSeen) -> Seen<Member> {
         Err(error) => Seen::Unknown(chain(&error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::*;
+    use crate::{
+        answers::fixtures::{answering, elsewhere, endless},
+        connections::Connections,
+        names::ports,
+    };
+
+    /// What is known of members at these addresses, which are of the release before.
+    async fn heard<const N: usize>(ips: [&str; N]) -> [String; N] {
+        let pods = ips.map(|ip| PodSeen {
+            name: ip.to_owned(),
+            ip: Some(ip.to_owned()),
+            running: true,
+            ..PodSeen::default()
+        });
+        let clients = Connections::new().unwrap().of("uid", None);
+        let seen = ask_all(&clients, &pods).await;
+        ips.map(|ip| match &seen[ip] {
+            Seen::Unknown(why) => why.clone(),
+            Seen::Known(member) => panic!("{ip} says {member:?}"),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_member_that_never_ends_its_answer_is_unknown() {
+        let (says, refuses) = ("127.0.13.1", "127.0.13.2");
+        answering(says, ports::ADMIN, || endless(StatusCode::OK)).await;
+        answering(refuses, ports::ADMIN, || endless(StatusCode::CONFLICT)).await;
+        assert_eq!(
+            heard([says, refuses]).await,
+            [
+                "failed to understand it: its answer is longer than 65536 bytes".to_owned(),
+                format!("it answered 409: {}", "x".repeat(400)),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_member_that_points_elsewhere_is_unknown_and_not_followed() {
+        let (here, there) = ("127.0.13.3", "127.0.13.4");
+        let url = format!("http://{there}:{}/", ports::ADMIN);
+        answering(here, ports::ADMIN, move || elsewhere(&url)).await;
+        answering(there, ports::ADMIN, || panic!("it was asked")).await;
+        assert_eq!(heard([here]).await, ["it answered 302: "]);
+    }
+}
