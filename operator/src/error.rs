@@ -5,6 +5,8 @@ use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
 
+use crate::words::chain;
+
 /// A reconcile that could not be carried to its end. What a person must know of it is in the
 /// status; this is for the log and for when to try again.
 #[derive(Debug, Error)]
@@ -115,6 +117,47 @@ impl Error {
             | Self::Issue { .. }
             | Self::Named { .. }
             | Self::Nameless { .. } => false,
+        }
+    }
+
+    /// Whether another client was faster: what was decided rests on an old state, and is decided again at once.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => {
+                matches!(source, kube::Error::Api(status) if status.code == 409)
+            }
+            Self::Encode { .. }
+            | Self::Random { .. }
+            | Self::Member { .. }
+            | Self::Unreachable { .. }
+            | Self::Issue { .. }
+            | Self::Named { .. }
+            | Self::Nameless { .. } => false,
+        }
+    }
+
+    /// What a status says that failed, and why. Nothing of a cache pod that did not do as it was asked: the status shows
+    /// how far that is.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        match self {
+            Self::Member { .. } | Self::Unreachable { .. } => None,
+            Self::Read {
+                source: kube::Error::Api(status),
+                ..
+            }
+            | Self::Write {
+                source: kube::Error::Api(status),
+                ..
+            } => Some(format!("{self}: {}", status.message)),
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Encode { .. }
+            | Self::Random { .. }
+            | Self::Issue { .. }
+            | Self::Named { .. }
+            | Self::Nameless { .. } => Some(chain(self)),
         }
     }
 

@@ -26,6 +26,8 @@ pub mod connections;
 pub mod context;
 pub mod error;
 #[cfg(test)]
+mod fake_api;
+#[cfg(test)]
 mod fixtures;
 pub mod gauges;
 pub mod known;

@@ -13,7 +13,7 @@ use readstates_operator_api::{
 };
 
 use crate::{
-    apply::{self, CarriedOut},
+    apply::{self, CarriedOut, Refusal},
     connections::PodClients,
     context::Context,
     error::Error,
@@ -26,7 +26,7 @@ use crate::{
     telemetry::{self, Outcome, Step},
     validate::{InvalidSpec, validate},
     words::chain,
-    world::{ClaimSeen, IdentitySeen, World},
+    world::{ClaimSeen, World},
 };
 
 /// How often a cluster is looked at when nothing happens: the columns show what cache pods say, and
@@ -96,9 +96,10 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
     }
     let now = Timestamp::now();
     // The largest steps are in boxes, so that the whole stays small.
-    let seen = Box::pin(see(ctx, cluster, now)).await?;
+    let (seen, prepared) = Box::pin(see(ctx, cluster, now)).await?;
     let observed = telemetry::stepped(Step::Observe, started);
-    let (plan, done) = match &seen.valid {
+    let nothing = || Done::nothing(&seen.cluster);
+    let (plan, (done, ended)) = match &seen.valid {
         Ok(valid) => {
             let plan = plan(valid, &seen.world, now);
             if writes == Writes::Never && !rests(&plan, &seen.world) {
@@ -107,21 +108,27 @@ async fn look_at(known: &ReadStateCluster, ctx: &Context, writes: Writes) -> Res
             let rollout = rollout(ctx, &seen.cluster, plan.rollout);
             let plan = Plan { rollout, ..plan };
             let planned = telemetry::stepped(Step::Plan, observed);
-            let done = if valid.paused {
-                Done::nothing(&seen.cluster)
-            } else {
-                Box::pin(carry_out(ctx, &seen, valid, &plan, now)).await?
+            let done = match prepared {
+                Ok(()) if !valid.paused => Box::pin(carry_out(ctx, &seen, valid, &plan, now)).await,
+                prepared => (nothing(), prepared),
             };
             telemetry::stepped(Step::Apply, planned);
             (plan, done)
         }
-        Err(_) => (Plan::default(), Done::nothing(&seen.cluster)),
+        Err(_) => (Plan::default(), (nothing(), prepared)),
     };
-    let outcome = tell(ctx, &seen, &plan, &done, now).await?;
-    telemetry::reconciled(outcome, started.elapsed());
+    let ended = match ended {
+        // Another look follows at once, which tells more: a whole one, or one at what has changed meanwhile.
+        Err(error) if writes == Writes::Never || error.is_outdated() => return Err(error),
+        ended => ended,
+    };
+    let done = done.after(seen.refused.clone(), ended.as_ref().err());
+    let told = tell(ctx, &seen, &plan, &done, now).await;
+    // What failed first is why.
+    ended?;
+    telemetry::reconciled(told?, started.elapsed());
     let at_rest =
         seen.valid.is_ok() && rests(&plan, &seen.world) && done.carried_out.trouble.is_none();
-    done.asked?;
     ctx.failures.none(&seen.cluster);
     Ok(Looked {
         at_rest,
@@ -136,17 +143,36 @@ struct Seen {
     valid: Result<ValidatedCluster, InvalidSpec>,
     world: World,
     clients: PodClients,
+    /// Of what processes prove themselves by, what could not be written.
+    refused: Option<Refusal>,
 }
 
-/// Looks at everything of a cluster. Adopts what an earlier cluster of this name has left, and provides for its identity.
-async fn see(ctx: &Context, cluster: ReadStateCluster, now: Timestamp) -> Result<Seen, Error> {
+/// Looks at everything of a cluster. Before that, adopts what an earlier cluster of this name has left, and provides for
+/// its identity; how that ended.
+async fn see(
+    ctx: &Context,
+    cluster: ReadStateCluster,
+    now: Timestamp,
+) -> Result<(Seen, Result<(), Error>), Error> {
     let id = Identity::of(&cluster)?;
     let valid = validated(ctx, &id, &cluster);
-    let cluster = Box::pin(stop::hold(ctx, cluster, valid.as_ref().ok())).await?;
-    if valid.as_ref().is_ok_and(|valid| !valid.paused) {
-        apply::adopt(&ctx.client, &id).await?;
-    }
-    let (identity, clients) = identity(ctx, &id, &cluster, valid.as_ref().ok(), now).await?;
+    let (cluster, prepared) = match &valid {
+        Ok(valid) if !valid.paused => Box::pin(take_up(ctx, &id, cluster, valid)).await,
+        Ok(_) | Err(_) => (cluster, Ok(())),
+    };
+    let mut identity = observe::identity(&ctx.client, &id, &cluster).await?;
+    let provided = match (&valid, prepared) {
+        // Before pods are looked at, since members and agents tell only an operator that has a certificate.
+        (Ok(valid), Ok(())) if !valid.paused => {
+            apply::provide_identity(&ctx.client, valid, &cluster, &mut identity, now).await
+        }
+        (_, prepared) => prepared.map(|()| None),
+    };
+    let (refused, prepared) = match provided {
+        Ok(refused) => (refused, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let clients = ctx.connections.of(&id.uid, identity.own.as_ref());
     let world = Box::pin(observe::observe(ctx, &id, &cluster, identity, &clients)).await?;
     let valid = valid.map(|valid| {
         let observed = Observed {
@@ -157,13 +183,32 @@ async fn see(ctx: &Context, cluster: ReadStateCluster, now: Timestamp) -> Result
         };
         valid.seen(observed)
     });
-    Ok(Seen {
+    let seen = Seen {
         id,
         cluster,
         valid,
         world,
         clients,
-    })
+        refused,
+    };
+    Ok((seen, prepared))
+}
+
+/// Has a cluster held when it is deleted, and adopts what an earlier one has left: the cluster as it is then, and how that
+/// ended.
+async fn take_up(
+    ctx: &Context,
+    id: &Identity,
+    cluster: ReadStateCluster,
+    valid: &ValidatedCluster,
+) -> (ReadStateCluster, Result<(), Error>) {
+    let held = stop::hold(ctx, &cluster, valid).await;
+    let cluster = match held {
+        Ok(held) => held.unwrap_or(cluster),
+        Err(error) => return (cluster, Err(error)),
+    };
+    let adopted = apply::adopt(&ctx.client, id).await;
+    (cluster, adopted)
 }
 
 /// Writes the status, and gives the outcome that it tells.
@@ -229,8 +274,6 @@ fn rollout(ctx: &Context, cluster: &ReadStateCluster, planned: RolloutStep) -> R
 /// What came of a plan.
 struct Done {
     carried_out: CarriedOut,
-    /// A failed request to a cache pod is returned only after the status is written, which shows how far things are.
-    asked: Result<(), Error>,
     /// See `status.monitoring`.
     monitoring: Option<String>,
 }
@@ -240,36 +283,58 @@ impl Done {
     fn nothing(cluster: &ReadStateCluster) -> Self {
         let status = cluster.status.as_ref();
         Self {
-            carried_out: CarriedOut::default(),
-            asked: Ok(()),
+            carried_out: CarriedOut {
+                nodes_wait: true,
+                ..CarriedOut::default()
+            },
             monitoring: status.and_then(|status| status.monitoring.clone()),
         }
     }
+
+    /// With what was refused before, and what ended it.
+    fn after(mut self, refused: Option<Refusal>, error: Option<&Error>) -> Self {
+        self.carried_out.applied.refuse(refused);
+        self.carried_out.failed = error.and_then(Error::told);
+        self
+    }
 }
 
-/// Carries out a plan, in the order in which one thing needs another.
+/// Carries out a plan. The first error ends that, and is returned only after the status is written, which shows how far
+/// things are.
 async fn carry_out(
     ctx: &Context,
     seen: &Seen,
     valid: &ValidatedCluster,
     plan: &Plan,
     now: Timestamp,
-) -> Result<Done, Error> {
+) -> (Done, Result<(), Error>) {
+    let mut done = Done::nothing(&seen.cluster);
+    let ended = Box::pin(go_through(ctx, seen, valid, plan, now, &mut done)).await;
+    (done, ended)
+}
+
+/// Everything that is planned, in the order in which one thing needs another.
+async fn go_through(
+    ctx: &Context,
+    seen: &Seen,
+    valid: &ValidatedCluster,
+    plan: &Plan,
+    now: Timestamp,
+    done: &mut Done,
+) -> Result<(), Error> {
     let Seen {
-        id,
-        cluster,
-        world,
-        clients,
-        ..
+        id, world, clients, ..
     } = seen;
-    let mut done = Done::nothing(cluster);
-    apply::make_secrets(&ctx.client, id, plan.secrets).await?;
+    let carried_out = &mut done.carried_out;
+    let refused = apply::make_secrets(&ctx.client, id, plan.secrets).await?;
+    carried_out.applied.refuse(refused);
     apply::delete_jobs(&ctx.client, id, &plan.jobs_to_delete).await?;
-    apply::make_claims(&ctx.client, id, &plan.claims_to_make).await?;
+    let refused = apply::make_claims(&ctx.client, id, &plan.claims_to_make).await?;
+    carried_out.applied.refuse(refused);
     let token = world.nodes.token.as_ref();
     let agents = (ctx.agents.as_ref(), clients);
-    let carried_out = &mut done.carried_out;
     carried_out.trouble = apply::carry_out(&ctx.client, agents, id, token, &plan.database).await?;
+    carried_out.nodes_wait = false;
     // What is done after it must not rest on what a watch told.
     let nothing = Known::default();
     let known = if plan.acts() { &nothing } else { &ctx.known };
@@ -277,36 +342,35 @@ async fn carry_out(
         carried_out.unbound = apply::bind_reviewers(&ctx.client, id, role).await?;
     }
     let objects = objects::objects(valid, plan);
-    carried_out.applied = apply::apply(&ctx.client, known, id, &objects).await?;
+    apply::apply_after(&mut carried_out.applied, &ctx.client, known, id, &objects).await?;
     let action = plan.cache.as_ref().and_then(|cache| cache.action.as_ref());
-    if let Some(action) = action.filter(|_| carried_out.applied.has_all_of(Component::Cache)) {
-        done.asked = apply::act(ctx, clients, id, action).await;
-    }
+    let asked = match action.filter(|_| carried_out.applied.has_all_of(Component::Cache)) {
+        Some(action) => apply::act(ctx, clients, id, action).await,
+        None => Ok(()),
+    };
+    // It waits for no cache pod.
+    let rest = Box::pin(rotate_and_monitor(ctx, seen, valid, plan, now, done)).await;
+    asked.and(rest)
+}
+
+async fn rotate_and_monitor(
+    ctx: &Context,
+    seen: &Seen,
+    valid: &ValidatedCluster,
+    plan: &Plan,
+    now: Timestamp,
+    done: &mut Done,
+) -> Result<(), Error> {
     if let Some(step) = &plan.identity {
-        apply::write_identity(&ctx.client, valid, &world.identity, step, now).await?;
+        let identity = &seen.world.identity;
+        let refused = apply::write_identity(&ctx.client, valid, identity, step, now).await?;
+        done.carried_out.applied.refuse(refused);
     }
     let monitors = objects::pod_monitors(valid);
     let before = done.monitoring.as_deref();
-    let kept = apply::keep_pod_monitors(&ctx.client, id, &monitors, before);
+    let kept = apply::keep_pod_monitors(&ctx.client, &seen.id, &monitors, before);
     done.monitoring = Box::pin(kept).await?;
-    Ok(done)
-}
-
-/// What pods and operator prove themselves by: made before pods are looked at, since members and agents tell only
-/// an operator that does.
-async fn identity(
-    ctx: &Context,
-    id: &Identity,
-    cluster: &ReadStateCluster,
-    valid: Option<&ValidatedCluster>,
-    now: Timestamp,
-) -> Result<(IdentitySeen, PodClients), Error> {
-    let mut seen = observe::identity(&ctx.client, id, cluster).await?;
-    if let Some(valid) = valid.filter(|valid| !valid.paused) {
-        seen = apply::provide_identity(&ctx.client, valid, cluster, seen, now).await?;
-    }
-    let clients = ctx.connections.of(&id.uid, seen.own.as_ref());
-    Ok((seen, clients))
+    Ok(())
 }
 
 /// Whether nothing is to be done, waited for or growing: what happens next is told by a pod, or by an event.
@@ -361,35 +425,4 @@ pub fn on_error(cluster: Arc<ReadStateCluster>, error: &Error, ctx: Arc<Context>
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use readstates_operator_api::DatabaseUpgradeStage;
-
-    use super::*;
-    use crate::fixtures;
-
-    #[test]
-    fn a_cluster_is_judged_from_memory_at_rest_and_not_while_its_database_changes_its_release() {
-        let at = |stage| {
-            let mut plan = Plan::default();
-            plan.database.upgrade = Some(DatabaseUpgrade {
-                from: "cassandra:5.0.8".to_owned(),
-                to: "cassandra:5.0.9".to_owned(),
-                snapshot: "before".to_owned(),
-                stage,
-                since: Time(fixtures::now()),
-            });
-            rests(&plan, &World::default())
-        };
-        assert!(rests(&Plan::default(), &World::default()));
-        for stage in [
-            DatabaseUpgradeStage::Snapshotting,
-            DatabaseUpgradeStage::Restarting,
-            DatabaseUpgradeStage::Rewriting,
-            DatabaseUpgradeStage::Releasing,
-        ] {
-            assert!(!at(stage), "{stage:?}");
-        }
-        assert!(at(DatabaseUpgradeStage::WentBack));
-    }
-}
+mod tests;

@@ -35,25 +35,26 @@ pub(crate) const LOOK_SOON: Duration = Duration::from_secs(2);
 /// Kubernetes' finalizer of an object whose dependents are to stay.
 const ORPHANS: &str = "orphan";
 
-/// Has the cluster held when it is deleted, if it has a database that would go with it. The cluster as it is then.
+/// Has the cluster held when it is deleted, if it has a database that would go with it. The cluster as it is then; none:
+/// it is as it was.
 ///
 /// # Errors
 /// When the API server does not take it.
 pub async fn hold(
     ctx: &Context,
-    cluster: ReadStateCluster,
-    valid: Option<&ValidatedCluster>,
-) -> Result<ReadStateCluster, Error> {
-    let managed = valid.is_some_and(|valid| match valid.store {
-        Store::Managed(_) => !valid.paused,
+    cluster: &ReadStateCluster,
+    valid: &ValidatedCluster,
+) -> Result<Option<ReadStateCluster>, Error> {
+    let managed = match valid.store {
+        Store::Managed(_) => true,
         Store::External(_) | Store::Embedded(_) => false,
-    });
-    if !managed || is_held(&cluster) {
-        return Ok(cluster);
+    };
+    if !managed || is_held(cluster) {
+        return Ok(None);
     }
     let mut finalizers = cluster.finalizers().to_vec();
     finalizers.push(labels::STOP_IN_ORDER.to_owned());
-    set_finalizers(ctx, &cluster, &finalizers).await
+    set_finalizers(ctx, cluster, &finalizers).await.map(Some)
 }
 
 /// Brings a deleted cluster one step nearer to its end.

@@ -135,6 +135,8 @@ pub enum Reason {
     NameConflict,
     /// The API server refused an object.
     ApplyRejected,
+    /// A request to the API server failed and is made again; the message names the object and quotes the answer.
+    RequestFailed,
     /// The schema Job failed; the message has the end of its log.
     SchemaFailed,
     /// Cache pods report that they cannot reach the store.

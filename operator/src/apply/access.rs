@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use readstates_operator_api::labels;
 
-use super::{Blocked, foreign};
+use super::{Blocked, foreign, rejected};
 use crate::{error::Error, spec::Identity, telemetry};
 
 pub(super) async fn put(
@@ -39,15 +39,8 @@ pub(super) async fn put(
             api.replace(&name, &params, &next).await
         }
     };
-    match written {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            return Ok(Some(Blocked::Rejected {
-                object: what,
-                message: status.message,
-            }));
-        }
-        Err(source) => return Err(Error::Write { what, source }),
+    if let Err(source) = written {
+        return rejected(what, source).map(Some);
     }
     tracing::info!(object = what, namespace = id.namespace, "applied");
     telemetry::wrote("Secret");

@@ -9,7 +9,7 @@ use kube::{
 };
 use readstates_operator_api::labels::Component;
 
-use super::nodes::random;
+use super::{Refusal, nodes::random, rejected};
 use crate::{
     error::Error,
     names::{PASSWORD_KEY, USERNAME_KEY},
@@ -21,25 +21,27 @@ use crate::{
 /// The role of cache pods.
 const ROLE: &str = "readstates";
 
-/// Makes them.
+/// Makes them. What is refused keeps the other from being made: it is for the same reason, most likely.
 ///
 /// # Errors
-/// When the API server does not take one.
+/// When the API server cannot be talked to.
 pub async fn make_secrets(
     client: &Client,
     id: &Identity,
     make: SecretsToMake,
-) -> Result<(), Error> {
+) -> Result<Option<Refusal>, Error> {
     let SecretsToMake { login, superuser } = make;
     for (user, name) in [
         (login.then_some(ROLE), id.login_secret()),
         (superuser, id.superuser_secret()),
     ] {
-        if let Some(user) = user {
-            make_secret(client, id, name, user).await?;
+        let Some(user) = user else { continue };
+        let refused = make_secret(client, id, name, user).await?;
+        if refused.is_some() {
+            return Ok(refused);
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn make_secret(
@@ -47,14 +49,15 @@ async fn make_secret(
     id: &Identity,
     name: String,
     user: &str,
-) -> Result<(), Error> {
+) -> Result<Option<Refusal>, Error> {
+    let component = Component::Database;
     let what = format!("Secret {name}");
     let password = random().map_err(|source| Error::Random { source })?;
     let content = [(USERNAME_KEY, user.to_owned()), (PASSWORD_KEY, password)];
     let secret = Secret {
         metadata: ObjectMeta {
             owner_references: None,
-            ..id.child(name, Component::Database)
+            ..id.child(name, component)
         },
         type_: Some("kubernetes.io/basic-auth".to_owned()),
         string_data: Some(content.map(|(key, value)| (key.to_owned(), value)).into()),
@@ -65,10 +68,10 @@ async fn make_secret(
         Ok(_) => {
             tracing::info!(object = what, namespace = id.namespace, "made");
             telemetry::wrote("Secret");
-            Ok(())
+            Ok(None)
         }
         // A Secret was created meanwhile: it is used.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(source) => Err(Error::Write { what, source }),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(source) => rejected(what, source).map(|why| Some(Refusal { component, why })),
     }
 }

@@ -12,6 +12,7 @@ use readstates_operator_api::{
     labels::{self, Component},
 };
 
+use super::{Refusal, rejected};
 use crate::{
     error::Error,
     observe::{self, AuthorityKeys, ISSUING, NEXT, OLD, secret_text},
@@ -27,34 +28,41 @@ const ROUNDS: usize = 3;
 /// the hour by which certificates are backdated.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(30);
 
-/// Creates and renews what is missing, so that pods find it; returns what there is after that.
+/// Creates and renews what is missing, so that pods find it; `seen` is what there is after that. Returns what was refused.
 ///
 /// # Errors
-/// When the API server cannot be talked to.
+/// When the API server cannot be talked to; then `seen` may be older.
 pub async fn provide_identity(
     client: &Client,
     cluster: &ValidatedCluster,
     object: &ReadStateCluster,
-    mut seen: IdentitySeen,
+    seen: &mut IdentitySeen,
     now: Timestamp,
-) -> Result<IdentitySeen, Error> {
+) -> Result<Option<Refusal>, Error> {
     for _ in 0..ROUNDS {
-        let steps = missing_identity(cluster, &seen, now);
+        let steps = missing_identity(cluster, seen, now);
         if steps.is_empty() {
-            return Ok(seen);
+            return Ok(None);
         }
         if steps.iter().any(IdentityStep::mints)
             && let Some(words) = clocks_differ(client, now).await?
         {
             seen.clock = Some(words);
-            return Ok(seen);
+            return Ok(None);
         }
+        let mut refused = None;
         for step in &steps {
-            write_identity(client, cluster, &seen, step, now).await?;
+            refused = write_identity(client, cluster, seen, step, now).await?;
+            if refused.is_some() {
+                break;
+            }
         }
-        seen = observe::identity(client, &cluster.id, object).await?;
+        *seen = observe::identity(client, &cluster.id, object).await?;
+        if refused.is_some() {
+            return Ok(refused);
+        }
     }
-    Ok(seen)
+    Ok(None)
 }
 
 /// How the clocks differ, if by too much. With a wrong clock the operator would issue certificates that no other
@@ -83,17 +91,17 @@ async fn clocks_differ(client: &Client, now: Timestamp) -> Result<Option<String>
     }))
 }
 
-/// Does one step.
+/// Does one step. Returns what was refused.
 ///
 /// # Errors
-/// When the API server does not take it, or the Secret was changed since it was seen.
+/// When the API server cannot be talked to, or the Secret was changed since it was seen.
 pub async fn write_identity(
     client: &Client,
     cluster: &ValidatedCluster,
     seen: &IdentitySeen,
     step: &IdentityStep,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Option<Refusal>, Error> {
     let id = &cluster.id;
     let name = match step {
         IdentityStep::Issue(role) | IdentityStep::Trust(role) => id.identity_secret(*role),
@@ -111,11 +119,11 @@ pub async fn write_identity(
         now,
         name: &name,
     };
-    match step {
+    let refused = match step {
         IdentityStep::MakeAuthority => {
             let new = write.new_authority()?;
             let data = vec![(ISSUING.0, new.ca_pem()), (ISSUING.1, new.key_pem())];
-            write.authority(data, true).await?;
+            write.authority(data, true).await?
         }
         IdentityStep::RecoverAuthority => {
             let new = write.new_authority()?;
@@ -125,21 +133,21 @@ pub async fn write_identity(
                 (NEXT.1, new.key_pem()),
                 (OLD, old.as_str()),
             ];
-            write.authority(data, true).await?;
+            write.authority(data, true).await?
         }
         IdentityStep::BeginRotation => {
             let keys = write.keys().await?;
             let new = write.new_authority()?;
             let mut data = keys.entries();
             data.extend([(NEXT.0, new.ca_pem()), (NEXT.1, new.key_pem())]);
-            write.authority(data, true).await?;
+            write.authority(data, true).await?
         }
         IdentityStep::Promote => {
             let keys = write.keys().await?;
             let old = [keys.get(ISSUING.0), keys.get(OLD)].concat();
             let mut data = vec![(ISSUING.0, keys.get(NEXT.0)), (ISSUING.1, keys.get(NEXT.1))];
             data.extend(Some((OLD, old.as_str())).filter(|_| !old.is_empty()));
-            write.authority(data, false).await?;
+            write.authority(data, false).await?
         }
         IdentityStep::DropOld => {
             let keys = write.keys().await?;
@@ -147,10 +155,13 @@ pub async fn write_identity(
                 (ISSUING.0, keys.get(ISSUING.0)),
                 (ISSUING.1, keys.get(ISSUING.1)),
             ];
-            write.authority(data, false).await?;
+            write.authority(data, false).await?
         }
         IdentityStep::Issue(role) => write.leaf(*role, true).await?,
         IdentityStep::Trust(role) => write.leaf(*role, false).await?,
+    };
+    if refused.is_some() {
+        return Ok(refused);
     }
     telemetry::wrote("Secret");
     tracing::info!(
@@ -159,7 +170,7 @@ pub async fn write_identity(
         ?step,
         "wrote an identity"
     );
-    Ok(())
+    Ok(None)
 }
 
 struct Write<'a> {
@@ -214,7 +225,11 @@ impl Write<'_> {
     }
 
     /// `newest`: an authority was made for the wish of now.
-    async fn authority(&self, data: Vec<(&str, &str)>, newest: bool) -> Result<(), Error> {
+    async fn authority(
+        &self,
+        data: Vec<(&str, &str)>,
+        newest: bool,
+    ) -> Result<Option<Refusal>, Error> {
         let note = (labels::ROTATE_IDENTITY, self.cluster.rotation.clone());
         let note = newest.then_some(note);
         let (kind, component) = ("Opaque", Component::Cache);
@@ -222,7 +237,7 @@ impl Write<'_> {
         self.put(version, (kind, component), data, note).await
     }
 
-    async fn leaf(&self, role: Role, issue: bool) -> Result<(), Error> {
+    async fn leaf(&self, role: Role, issue: bool) -> Result<Option<Refusal>, Error> {
         let keys = self.keys().await?;
         let bundle = keys.bundle();
         let component = match role {
@@ -276,7 +291,7 @@ impl Write<'_> {
         (kind, component): (&str, Component),
         data: Vec<(&str, &str)>,
         note: Option<(&str, Option<String>)>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Refusal>, Error> {
         let id = &self.cluster.id;
         let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
         let data = data.into_iter().map(|(k, v)| (k.to_owned(), bytes(v)));
@@ -315,9 +330,10 @@ impl Write<'_> {
                 self.api.replace(self.name, &params, &secret).await
             }
         };
-        written.map(drop).map_err(|source| Error::Write {
-            what: format!("Secret {}", self.name),
-            source,
-        })
+        let Err(source) = written else {
+            return Ok(None);
+        };
+        let refused = rejected(format!("Secret {}", self.name), source);
+        refused.map(|why| Some(Refusal { component, why }))
     }
 }

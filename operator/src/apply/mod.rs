@@ -18,6 +18,8 @@ mod pod_monitors;
 mod token_review;
 mod unchanged;
 
+use std::mem;
+
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -58,6 +60,10 @@ pub struct CarriedOut {
     pub trouble: Option<DatabaseTrouble>,
     /// Why cache pods could not be given the right to check tokens.
     pub unbound: Option<String>,
+    /// What failed, so that nothing after it was done.
+    pub failed: Option<String>,
+    /// Whether that was before what was planned for nodes of the database: their records stay as they are.
+    pub nodes_wait: bool,
 }
 
 /// How applying went, when the API server could be talked to.
@@ -77,6 +83,18 @@ impl Applied {
         match self {
             Self::All => true,
             Self::Partly(refusals) => refusals.iter().all(|r| r.component != component),
+        }
+    }
+
+    /// Takes note of more that could not be written.
+    pub fn refuse(&mut self, more: impl IntoIterator<Item = Refusal>) {
+        let mut all = match mem::take(self) {
+            Self::All => Vec::new(),
+            Self::Partly(refusals) => refusals,
+        };
+        all.extend(more);
+        if !all.is_empty() {
+            *self = Self::Partly(all);
         }
     }
 
@@ -133,10 +151,25 @@ pub async fn apply(
     id: &Identity,
     objects: &[Object],
 ) -> Result<Applied, Error> {
-    let mut refusals: Vec<Refusal> = Vec::new();
+    let mut applied = Applied::All;
+    apply_after(&mut applied, client, known, id, objects).await?;
+    Ok(applied)
+}
+
+/// The same after something else was written, or could not be.
+///
+/// # Errors
+/// When the API server cannot be talked to.
+pub async fn apply_after(
+    applied: &mut Applied,
+    client: &Client,
+    known: &Known,
+    id: &Identity,
+    objects: &[Object],
+) -> Result<(), Error> {
     for object in objects {
         let component = object.component();
-        if refusals.iter().any(|r| r.component == component) {
+        if !applied.has_all_of(component) {
             continue;
         }
         let blocked = match object {
@@ -154,13 +187,22 @@ pub async fn apply(
             Object::ServiceAccount(o) => apply_one(client, known, id, o.as_ref()).await?,
             Object::StatefulSet(o) => apply_one(client, known, id, o.as_ref()).await?,
         };
-        refusals.extend(blocked.map(|why| Refusal { component, why }));
+        applied.refuse(blocked.map(|why| Refusal { component, why }));
     }
-    Ok(if refusals.is_empty() {
-        Applied::All
-    } else {
-        Applied::Partly(refusals)
-    })
+    Ok(())
+}
+
+/// What the API server refuses for good, as far as this object goes.
+fn rejected(what: String, source: kube::Error) -> Result<Blocked, Error> {
+    match source {
+        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => {
+            Ok(Blocked::Rejected {
+                object: what,
+                message: status.message,
+            })
+        }
+        source => Err(Error::Write { what, source }),
+    }
 }
 
 /// Makes the ring, if there is none. One that is there is its members' alone.
@@ -189,14 +231,8 @@ async fn create_ring(
             telemetry::wrote(kind::<ReadStateRing>());
             Ok(None)
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            Ok(Some(Blocked::Rejected {
-                object: what,
-                message: status.message,
-            }))
-        }
         // A conflict means that it was created meanwhile: it is read in the next round.
-        Err(source) => Err(Error::Write { what, source }),
+        Err(source) => rejected(what, source).map(Some),
     }
 }
 
@@ -253,13 +289,7 @@ async fn apply_one<K: Namespaced + Serialize>(
             telemetry::wrote(kind::<K>());
             Ok(None)
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            Ok(Some(Blocked::Rejected {
-                object: what,
-                message: status.message,
-            }))
-        }
-        Err(source) => Err(Error::Write { what, source }),
+        Err(source) => rejected(what, source).map(Some),
     }
 }
 

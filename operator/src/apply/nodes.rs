@@ -8,9 +8,10 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use readstates_operator_api::labels;
+use readstates_operator_api::labels::{self, Component};
 use serde_json::json;
 
+use super::{Refusal, rejected};
 use crate::{
     agents::Agents,
     connections::PodClients,
@@ -145,15 +146,16 @@ async fn give((agents, clients): (&dyn Agents, &PodClients), token: Option<&str>
     }
 }
 
-/// Makes claims. One whose name is taken is looked at in the next round.
+/// Makes claims. One whose name is taken is looked at in the next round; one that is refused keeps the others from being
+/// made: it is for the same reason, most likely.
 ///
 /// # Errors
-/// When the API server does not take one.
+/// When the API server cannot be talked to.
 pub async fn make_claims(
     client: &Client,
     id: &Identity,
     claims: &[PersistentVolumeClaim],
-) -> Result<(), Error> {
+) -> Result<Option<Refusal>, Error> {
     let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &id.namespace);
     let params = PostParams {
         field_manager: Some(labels::MANAGER.to_owned()),
@@ -169,14 +171,13 @@ pub async fn make_claims(
             ),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(source) => {
-                return Err(Error::Write {
-                    what: format!("PersistentVolumeClaim {name}"),
-                    source,
-                });
+                let component = Component::Database;
+                let refused = rejected(format!("PersistentVolumeClaim {name}"), source);
+                return refused.map(|why| Some(Refusal { component, why }));
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// So many random bytes, as hexadecimal digits.

@@ -209,6 +209,11 @@ pub enum WaitingOn {
         /// Kind and name.
         object: String,
     },
+    /// What failed to be tried again.
+    AnotherAttempt {
+        /// What failed, and why.
+        words: String,
+    },
 }
 
 impl WaitingOn {
@@ -247,7 +252,8 @@ impl WaitingOn {
             | Self::OtherClusters { .. }
             | Self::Cache { .. }
             | Self::Memory { .. }
-            | Self::Leftover { .. } => false,
+            | Self::Leftover { .. }
+            | Self::AnotherAttempt { .. } => false,
         }
     }
 
@@ -284,6 +290,7 @@ impl WaitingOn {
             Self::OtherClusters { .. } => Reason::WaitsForOtherClusters,
             Self::Capacity { .. } | Self::Memory { .. } => Reason::CapacityChanging,
             Self::Leftover { .. } => Reason::LeftoverObject,
+            Self::AnotherAttempt { .. } => Reason::RequestFailed,
         }
     }
 }
@@ -451,6 +458,12 @@ impl fmt::Display for WaitingOn {
                 write!(
                     f,
                     "{object} of an earlier cluster of this name is still being deleted"
+                )
+            }
+            Self::AnotherAttempt { words } => {
+                write!(
+                    f,
+                    "{words}; it is tried again, and what comes after it waits"
                 )
             }
         }

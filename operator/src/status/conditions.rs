@@ -112,6 +112,12 @@ fn requires_update(decided: &Decided<'_>) -> Condition {
 /// Whether it counts among the clusters that restart pods: what `Rollouts` counts them by.
 fn rolling_out(decided: &Decided<'_>) -> Condition {
     let (status, reason, message) = match &decided.plan.rollout {
+        // Others would wait for a place that this one may not use for long.
+        RolloutStep::Takes if decided.done.failed.is_some() => (
+            False,
+            Reason::AsExpected,
+            "no serving pod is being restarted",
+        ),
         RolloutStep::Idle => (
             False,
             Reason::AsExpected,

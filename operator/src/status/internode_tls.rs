@@ -3,18 +3,18 @@
 use kube::runtime::events::{Event, EventType};
 use readstates_operator_api::{InternodeTls, ReadStateClusterStatus, conditions::Reason};
 
-use super::event::event;
-use crate::spec::{Store, ValidatedCluster};
+use super::{Decided, event::event};
+use crate::spec::Store;
 
-/// The one before, while nothing is being done; none where the operator runs no database that speaks TLS.
+/// The one before, while records stay as they are; none where the operator runs no database that speaks TLS.
 pub(super) fn stage(
-    cluster: &ValidatedCluster,
+    decided: &Decided<'_>,
     before: Option<&ReadStateClusterStatus>,
 ) -> Option<InternodeTls> {
-    if cluster.paused {
+    if decided.keeps_records() {
         return before.and_then(|before| before.database_internode_tls);
     }
-    match &cluster.store {
+    match &decided.cluster.store {
         Store::Managed(database) => database.tls.as_ref().map(|_| database.internode),
         Store::External(_) | Store::Embedded(_) => None,
     }

@@ -80,35 +80,44 @@ impl Report<'_> {
 }
 
 impl Decided<'_> {
-    /// The records to keep: those before, while nothing is being done.
+    /// Whether the records of the database stay as they are: nothing is being done about its nodes.
+    fn keeps_records(&self) -> bool {
+        self.cluster.paused || self.done.nodes_wait
+    }
+
+    /// The records to keep.
     fn records(&self, world: &World) -> Vec<DatabaseNode> {
-        if self.cluster.paused {
+        if self.keeps_records() {
             world.records.clone()
         } else {
             self.plan.database.records.clone()
         }
     }
 
-    /// The change of the database's release to keep: the one before, while nothing is being done.
+    /// The change of the database's release to keep.
     fn upgrade(&self, world: &World) -> Option<DatabaseUpgrade> {
-        if self.cluster.paused {
+        if self.keeps_records() {
             world.upgrade.clone()
         } else {
             self.plan.database.upgrade.clone()
         }
     }
 
-    /// The copies of each read state to keep: those before, while nothing is being done.
+    /// The copies of each read state to keep.
     fn replication(&self, world: &World) -> Option<DatabaseReplication> {
-        if self.cluster.paused {
+        if self.keeps_records() {
             world.replication.clone()
         } else {
             self.plan.database.replication.clone()
         }
     }
 
-    /// What is waited for; nothing while paused, since nothing is being done.
+    /// What is waited for; while paused nothing but what failed all the same, since nothing else is being done.
     fn waiting(&self) -> Option<WaitingOn> {
+        if let Some(words) = &self.done.failed {
+            let words = words.clone();
+            return Some(WaitingOn::AnotherAttempt { words });
+        }
         if self.cluster.paused {
             return None;
         }
@@ -173,7 +182,7 @@ pub fn status(report: &Report<'_>) -> ReadStateClusterStatus {
             .map_or_else(|_| world.replication.clone(), |d| d.replication(world)),
         database_internode_tls: spec.as_ref().map_or_else(
             |_| before.and_then(|b| b.database_internode_tls),
-            |d| internode_tls::stage(d.cluster, *before),
+            |d| internode_tls::stage(d, *before),
         ),
         schema: schema(report),
         restore: restore::entry(report).map(Box::new),

@@ -32,7 +32,9 @@ pub(super) fn entry(report: &Report<'_>) -> Option<RestoreStatus> {
         RestoreState::Unasked => None,
         RestoreState::Waiting { .. } => at(RestorePhase::Waiting, None),
         // Its Job could not be made.
-        RestoreState::Running { .. } if is_blocked(decided) => at(RestorePhase::Waiting, None),
+        RestoreState::Running { job, .. } if !is_made(report, decided, job) => {
+            at(RestorePhase::Waiting, None)
+        }
         RestoreState::Running { job, .. } => at(RestorePhase::Running, Some(job)),
         RestoreState::Moving(_) => at(RestorePhase::Running, None),
         RestoreState::Failed { job, .. } => at(RestorePhase::Failed, Some(job)),
@@ -67,8 +69,8 @@ pub(super) fn condition(report: &Report<'_>) -> Option<Condition> {
     let state = &decided.plan.restore.state;
     let status = match state {
         RestoreState::Unasked => return None,
-        RestoreState::Running { .. } if is_blocked(decided) => {
-            let words = "the Job that restores cannot be made, see Degraded";
+        RestoreState::Running { job, .. } if !is_made(report, decided, job) => {
+            let words = "the Job that restores could not be made, see Degraded and Progressing";
             return of(False, Reason::RestoreWaiting, words.to_owned());
         }
         RestoreState::Waiting { .. }
@@ -102,6 +104,10 @@ fn decided<'a>(report: &'a Report<'_>) -> Option<&'a Decided<'a>> {
     decided.filter(|_| report.ending.is_none())
 }
 
-fn is_blocked(decided: &Decided<'_>) -> bool {
-    !decided.done.applied.has_all_of(Component::Backup)
+/// Whether a Job that is to be at work is there: one that was seen, or could be made.
+fn is_made(report: &Report<'_>, decided: &Decided<'_>, name: &str) -> bool {
+    let done = decided.done;
+    let mut jobs = report.world.restore.jobs.iter();
+    done.applied.has_all_of(Component::Backup)
+        && (done.failed.is_none() || jobs.any(|job| job.run.job == name))
 }

@@ -3,12 +3,15 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
 use readstates_api::admin::ReplicationStatus;
-use readstates_operator_api::{ReadStateClusterStatus, labels::Component};
+use readstates_operator_api::{
+    DatabaseUpgrade, DatabaseUpgradeStage, ReadStateClusterStatus, labels::Component,
+};
 
 use super::{Decided, Report, events, outcome, status};
 use crate::{
     apply::{Applied, Blocked, CarriedOut, Refusal},
     fixtures::{CASSANDRA, EMBEDDED, EXTERNAL, Scene, id, now, scene, try_cluster},
+    plan::RolloutStep,
     telemetry::Outcome,
     world::{CertificatesSeen, ClientCaSeen, JobOutcome, Member, World},
 };
@@ -268,6 +271,62 @@ fn a_paused_cluster_says_so_and_waits_for_nothing() {
     let status = told(&paused, &Applied::All, None);
     assert!(conditions(&status).contains(&"Progressing=False Paused".to_owned()));
     assert_eq!(status.waiting_on, None);
+}
+
+#[test]
+fn what_failed_is_waited_for_and_nothing_is_recorded_as_begun() {
+    let upgrade = |to: &str| DatabaseUpgrade {
+        from: "cassandra:5.0.8".to_owned(),
+        to: to.to_owned(),
+        snapshot: "before".to_owned(),
+        stage: DatabaseUpgradeStage::Snapshotting,
+        since: Time(now()),
+    };
+    let failed = |nodes_wait| CarriedOut {
+        failed: Some("failed to write Service chat: no".to_owned()),
+        nodes_wait,
+        ..CarriedOut::default()
+    };
+    let told = |scene: &Scene, done: &CarriedOut| {
+        let mut plan = scene.plan();
+        plan.database.upgrade = Some(upgrade("cassandra:5.0.9"));
+        plan.rollout = RolloutStep::Takes;
+        let decided = Decided {
+            cluster: &scene.cluster,
+            plan: &plan,
+            done,
+        };
+        status(&Report {
+            id: &id(),
+            before: None,
+            world: &scene.world,
+            spec: Ok(decided),
+            ending: None,
+            now: now(),
+        })
+    };
+    let begun = told(&complete(), &CarriedOut::default());
+    assert_eq!(begun.database_upgrade, Some(upgrade("cassandra:5.0.9")));
+    assert!(conditions(&begun).contains(&"RollingOut=True RestartingPods".to_owned()));
+
+    // What was planned for the nodes is done after it is on record, and had its turn before or had none.
+    let later = told(&complete(), &failed(false));
+    assert_eq!(later.database_upgrade, begun.database_upgrade);
+    let failed = told(&complete(), &failed(true));
+    assert_eq!(failed.database_upgrade, None);
+    assert!(conditions(&failed).contains(&"RollingOut=False AsExpected".to_owned()));
+    assert!(conditions(&failed).contains(&"Progressing=True RequestFailed".to_owned()));
+    assert!(conditions(&failed).contains(&"Degraded=False AsExpected".to_owned()));
+    assert!(conditions(&failed).contains(&"CacheReady=True AllReady".to_owned()));
+    let waiting = failed.waiting_on.unwrap();
+    assert_eq!(waiting.reason, "RequestFailed");
+    assert!(
+        waiting
+            .message
+            .starts_with("failed to write Service chat: no; "),
+        "{}",
+        waiting.message
+    );
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Conflict,
     /// The API server fails, and it is not done.
     Failure,
+    /// The API server refuses it, as by a quota, and it is not done.
+    Forbidden,
     /// The API server is of a release that does not know what is asked for.
     Unknown,
     /// It is done, and the answer is lost.
@@ -62,8 +64,8 @@ enum Plan {
     Nth(u64, Fault),
     /// This happens to the nth read from 0.
     NthRead(u64, Fault),
-    /// No write to a path that ends like this is known.
-    Without(&'static str),
+    /// This happens to every write to a path that ends like this.
+    Each(&'static str, Fault),
     /// No read of a path that ends like this is answered with more than a failure.
     Unreadable(&'static str),
     Seed(u64),
@@ -104,12 +106,17 @@ impl Faults {
         }
     }
 
-    /// Writes to paths that end like this are not known.
-    pub(crate) fn without(end: &'static str) -> Self {
+    /// From now on every write to a path that ends like this, and no other.
+    pub(crate) fn each(end: &'static str, fault: Fault) -> Self {
         Self {
-            plan: Plan::Without(end),
+            plan: Plan::Each(end, fault),
             ..Self::default()
         }
+    }
+
+    /// Writes to paths that end like this are not known.
+    pub(crate) fn without(end: &'static str) -> Self {
+        Self::each(end, Fault::Unknown)
     }
 
     /// Reads of paths that end like this fail.
@@ -135,7 +142,7 @@ impl Faults {
         let fault = match self.plan {
             Plan::Calm | Plan::NthRead(..) | Plan::Unreadable(_) => None,
             Plan::Nth(which, fault) => (nth == which).then_some(fault),
-            Plan::Without(end) => path.ends_with(end).then_some(Fault::Unknown),
+            Plan::Each(end, fault) => path.ends_with(end).then_some(fault),
             Plan::Seed(seed) => {
                 let dice = Dice(seed, "write", nth);
                 match dice.below("fault", 32) {

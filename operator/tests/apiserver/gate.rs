@@ -109,6 +109,7 @@ impl Gate {
             Fault::Conflict => return Ok(refusal(409, "Conflict")),
             Fault::Unknown => return Ok(refusal(404, "NotFound")),
             Fault::Failure => return Ok(refusal(500, "InternalError")),
+            Fault::Forbidden => return Ok(refusal(403, "Forbidden")),
             Fault::Slow(after) => {
                 let answer = response.await?;
                 tokio::time::sleep(after).await;

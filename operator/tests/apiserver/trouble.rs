@@ -11,7 +11,9 @@ use readstates_operator_api::ReadStateCluster;
 use serde_json::json;
 
 use crate::{
-    chat::{cluster, names, resize, running, time_passes},
+    chat::{cluster, names, resize, running, time_passes, until_done},
+    faults::{Fault, Faults},
+    gate::Gate,
     world::{condition, waiting, with_world},
 };
 
@@ -199,5 +201,64 @@ fn what_is_refused_of_the_database_keeps_no_cache_from_scaling_and_all_of_it_is_
         );
         assert!(words.contains("; Service chat exists already"), "{words}");
         assert_eq!(crate::chat::replicas(&world).await, 3);
+    });
+}
+
+#[test]
+fn a_kind_that_an_admission_webhook_fails_for_keeps_no_condition_from_moving() {
+    with_world(async |world| {
+        let failing = || Faults::each("/networkpolicies/chat", Fault::Failure);
+        let gate = Gate::with(failing());
+        let operator = world.operator_behind(&gate);
+        world.create(&cluster(1)).await.unwrap();
+        let names_it = async || {
+            let failed = world.reconcile_by(&operator).await.unwrap_err();
+            assert_eq!(failed.to_string(), "failed to write NetworkPolicy chat");
+            let chat = world.get::<ReadStateCluster>("chat").await;
+            let told = condition(&chat, "Progressing");
+            let words =
+                "True RequestFailed: failed to write NetworkPolicy chat: it went wrong because";
+            assert!(told.starts_with(words), "{told}");
+            chat
+        };
+        // The database comes up meanwhile, since its objects are written before.
+        for _ in 0..8 {
+            names_it().await;
+            time_passes(&world).await;
+        }
+        let chat = names_it().await;
+        assert_eq!(waiting(&chat).unwrap(), "RequestFailed");
+        assert_eq!(chat.status.as_ref().unwrap().database, "2/2");
+        assert!(condition(&chat, "CacheReady").starts_with("False"));
+
+        *gate.faults() = Faults::default();
+        until_done(&world).await;
+        let policies = world.api::<NetworkPolicy>();
+        let gone = DeleteParams::default();
+        policies.delete("chat", &gone).await.unwrap();
+        *gate.faults() = failing();
+        let chat = names_it().await;
+        assert!(condition(&chat, "CacheReady").starts_with("True"));
+        *gate.faults() = Faults::default();
+        until_done(&world).await;
+        world.get::<NetworkPolicy>("chat").await;
+    });
+}
+
+#[test]
+fn a_secret_that_is_refused_is_named() {
+    with_world(async |world| {
+        let gate = Gate::with(Faults::each("/secrets", Fault::Forbidden));
+        let operator = world.operator_behind(&gate);
+        world.create(&cluster(1)).await.unwrap();
+        world.reconcile_by(&operator).await.unwrap();
+        let chat = world.get::<ReadStateCluster>("chat").await;
+        let words = condition(&chat, "Degraded");
+        let refused = "True ApplyRejected: the API server refused Secret chat-identity-ca: ";
+        assert!(words.starts_with(refused), "{words}");
+        assert_eq!(waiting(&chat).unwrap(), "IdentityPending");
+        assert!(names::<StatefulSet>(&world).await.is_empty());
+        *gate.faults() = Faults::default();
+        until_done(&world).await;
     });
 }

@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{cluster, names, running, time_passes, until_done},
+    faults::{Fault, Faults},
     foreign_kinds::{ForeignKind, once_served},
+    gate::Gate,
     policy::with_the_charts_rights,
     world::{World, condition, waiting, with_world},
 };
@@ -163,6 +165,20 @@ fn a_database_is_backed_up_by_snapshots_and_another_begins_with_them() {
         let sets = names::<StatefulSet>(&other).await;
         assert!(sets.is_empty(), "{sets:?} would make empty volumes");
         storage_says(&other, "nightly-b-0", json!({ "readyToUse": true })).await;
+        // A quota of the namespace leaves no room for them, and is raised.
+        let gate = Gate::with(Faults::each("/persistentvolumeclaims", Fault::Forbidden));
+        let operator = other.operator_behind(&gate);
+        other.reconcile_by(&operator).await.unwrap();
+        let chat: ReadStateCluster = other.get("chat").await;
+        let told = condition(&chat, "Degraded");
+        let claim =
+            "True ApplyRejected: the API server refused PersistentVolumeClaim data-chat-db-a-0: ";
+        assert!(told.starts_with(claim), "{told}");
+        let told = condition(&chat, "Restored");
+        assert!(
+            told.contains("are to be made from VolumeSnapshots"),
+            "{told}"
+        );
         other.reconcile("chat").await;
         let claims = other.api::<PersistentVolumeClaim>();
         let found = claims.list(&ListParams::default()).await.unwrap().items;

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::Time};
+use kube::ResourceExt;
 use readstates_operator_api::{RestorePhase, RestoreStatus, VolumesOf, conditions::Reason, labels};
 
 use super::{RestoreState, has_had_members};
@@ -29,7 +30,7 @@ pub(in crate::plan) fn copies(cluster: &ValidatedCluster, world: &World) -> Copi
         Ok(make) => Copies {
             waiting: (!make.is_empty()).then(|| WaitingOn::Restore {
                 reason: Reason::RestoreRunning,
-                words: "volumes are copied from VolumeSnapshots".to_owned(),
+                words: to_be_made(&make),
             }),
             make,
         },
@@ -41,6 +42,12 @@ pub(in crate::plan) fn copies(cluster: &ValidatedCluster, world: &World) -> Copi
             }),
         },
     }
+}
+
+fn to_be_made(claims: &[PersistentVolumeClaim]) -> String {
+    let names: Vec<_> = claims.iter().map(ResourceExt::name_any).collect();
+    let names = names.join(", ");
+    format!("volume claims are to be made from VolumeSnapshots: {names}")
 }
 
 /// Whether the logins are those in the copies: no others may be made.
