@@ -163,7 +163,7 @@ async fn see(
     let mut identity = observe::identity(&ctx.client, &id, &cluster).await?;
     let provided = match (&valid, prepared) {
         // Before pods are looked at, since members and agents tell only an operator that has a certificate.
-        (Ok(valid), Ok(())) if !valid.paused => {
+        (Ok(valid), Ok(())) => {
             apply::provide_identity(&ctx.client, valid, &cluster, &mut identity, now).await
         }
         (_, prepared) => prepared.map(|()| None),

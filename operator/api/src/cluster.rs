@@ -201,7 +201,7 @@ pub struct ReadStateClusterSpec {
     pub replicas: i32,
 
     /// While true, the operator neither changes nor restores anything in this cluster, and reports this in the
-    /// condition Progressing. The status is still kept up to date.
+    /// condition Progressing. It still renews the certificates of running processes, and keeps the status up to date.
     #[serde(default)]
     pub paused: bool,
 

@@ -74,7 +74,8 @@ pub fn roles(cluster: &ValidatedCluster) -> &'static [Role] {
 }
 
 /// What has to be written so that every process can have a valid certificate of the authority there is. Needs
-/// no word of any pod, and is done before pods are looked at.
+/// no word of any pod, and is done before pods are looked at. While the cluster is paused: only so that those that have
+/// one keep one.
 #[must_use]
 pub fn missing(
     cluster: &ValidatedCluster,
@@ -86,6 +87,9 @@ pub fn missing(
         Issuing::Manager(_) => return Vec::new(),
     }
     let roles = roles(cluster);
+    if cluster.paused {
+        return renewals(roles, seen, now);
+    }
     match &seen.authority {
         Found::Foreign { .. } | Found::Leftover => Vec::new(),
         Found::Absent { .. } | Found::Broken { .. } => {
@@ -101,6 +105,21 @@ pub fn missing(
             .filter_map(|role| for_role(*role, content, seen.leaf(*role), now))
             .collect(),
     }
+}
+
+/// Certificates that would end. Another one in the same Secret restarts nothing, and is trusted by all: its authority has
+/// issued since every process trusted it.
+fn renewals(roles: &[Role], seen: &IdentitySeen, now: Timestamp) -> Vec<IdentityStep> {
+    let authority = seen.authority.content();
+    let Some(issuing) = authority.and_then(|authority| authority.issuing.as_ref()) else {
+        return Vec::new();
+    };
+    let ends = |role: &&Role| {
+        let leaf = seen.leaf(**role).content();
+        leaf.is_some_and(|leaf| renews(&leaf.certificate, issuing, now))
+    };
+    let ending = roles.iter().filter(ends);
+    ending.map(|role| IdentityStep::Issue(*role)).collect()
 }
 
 fn for_role(
@@ -119,11 +138,16 @@ fn for_role(
     };
     if let Some(issuing) = issuing {
         let other = leaf.issued_by.as_ref() != Some(&issuing.mark);
-        if other || (due(&leaf.certificate, now) && gains(&leaf.certificate, issuing, now)) {
+        if other || renews(&leaf.certificate, issuing, now) {
             return Some(IdentityStep::Issue(role));
         }
     }
     (leaf.trusted != authority.trusted()).then_some(IdentityStep::Trust(role))
+}
+
+/// Whether it is time for another one, and that would be valid for longer.
+fn renews(certificate: &CertificateSeen, issuing: &CertificateSeen, now: Timestamp) -> bool {
+    due(certificate, now) && gains(certificate, issuing, now)
 }
 
 /// Two thirds of its time are over. One that is not valid yet is never due: then it is the clock that is wrong.

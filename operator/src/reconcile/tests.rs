@@ -1,5 +1,8 @@
+use std::time::SystemTime;
+
 use http::StatusCode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
+use readstates_identity::{Authority, Role, details};
 use readstates_operator_api::DatabaseUpgradeStage;
 use serde_json::json;
 
@@ -7,6 +10,7 @@ use super::*;
 use crate::{
     fake_api::{CORE, FakeApi, OURS, WORDS},
     fixtures,
+    plan::LEAF_VALID,
 };
 
 #[test]
@@ -198,4 +202,71 @@ async fn a_cluster_that_cannot_be_held_says_so_and_gets_nothing() {
 /// Whether it is a write of the status or of an event.
 fn is_told(write: &str) -> bool {
     write.ends_with("/status") || write.contains("/events")
+}
+
+/// The certificate in a Secret, with when it ends.
+fn leaf(api: &FakeApi, secret: &str) -> (String, SystemTime) {
+    let secret: Secret = serde_json::from_value(api.get(secret).unwrap()).unwrap();
+    let pem = String::from_utf8(secret.data.unwrap()["tls.crt"].0.clone()).unwrap();
+    let own = details(&pem).unwrap().remove(0);
+    (own.mark.to_string(), own.not_after)
+}
+
+/// The certificate in this Secret was issued so long ago.
+fn issued_before(api: &FakeApi, secret: &str, role: Role, ago: Duration) {
+    let secret_of = |path: &str| -> Secret {
+        let found = api.get(&format!("{CORE}/secrets/{path}")).unwrap();
+        serde_json::from_value(found).unwrap()
+    };
+    let authority = secret_of("chat-identity-ca").data.unwrap();
+    let text = |key: &str| String::from_utf8(authority[key].0.clone()).unwrap();
+    let authority = Authority::from_pem(&text("ca.crt"), &text("ca.key")).unwrap();
+    let chat = "chat.talk".parse().unwrap();
+    let then = SystemTime::now() - ago;
+    let pems = authority.issue(role, &chat, then, LEAF_VALID).unwrap();
+    let mut leaf = secret_of(secret);
+    let data = leaf.data.as_mut().unwrap();
+    data.insert(
+        "tls.crt".to_owned(),
+        ByteString(pems.certificate.into_bytes()),
+    );
+    data.insert("tls.key".to_owned(), ByteString(pems.key.into_bytes()));
+    let leaf = serde_json::to_value(leaf).unwrap();
+    api.put(&format!("{CORE}/secrets/{secret}"), leaf);
+}
+
+#[tokio::test]
+async fn a_paused_cluster_keeps_its_certificates_and_nothing_else_is_written() {
+    const DAY: Duration = Duration::from_hours(24);
+    let api = FakeApi::with_cluster(fixtures::EMBEDDED);
+    api.reconcile().await.unwrap();
+    let chat = format!("{OURS}/readstateclusters/chat");
+    api.change(&chat, |chat| chat["spec"]["paused"] = json!(true));
+    api.reconcile().await.unwrap();
+    assert!(condition(&api, "Progressing").starts_with("False Paused: "));
+    api.take(POLICY);
+    issued_before(&api, "chat-member-tls", Role::Member, DAY * 61);
+    let member = format!("{CORE}/secrets/chat-member-tls");
+    let operator = format!("{CORE}/secrets/chat-operator-tls");
+    let (old, of_operator) = (leaf(&api, &member), leaf(&api, &operator));
+
+    let renewal = format!("PUT {member}");
+    api.fail(&renewal, StatusCode::INTERNAL_SERVER_ERROR);
+    api.reconcile().await.unwrap_err();
+    assert_eq!(
+        waiting(&api),
+        again("failed to write Secret chat-member-tls")
+    );
+    assert!(condition(&api, "Progressing").starts_with("False Paused: "));
+    api.heal();
+    let before = api.written().len();
+    api.reconcile().await.unwrap();
+    let (mark, ends) = leaf(&api, &member);
+    assert_ne!(mark, old.0);
+    assert!(ends > old.1 + DAY * 60);
+    assert_eq!(leaf(&api, &operator), of_operator);
+    let mut written = api.written().split_off(before);
+    written.retain(|write| !is_told(write));
+    assert_eq!(written, [renewal]);
+    assert_eq!(api.get(POLICY), None);
 }

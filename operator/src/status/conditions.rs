@@ -169,7 +169,8 @@ fn progressing(report: &Report<'_>) -> Condition {
         Err(invalid) => return of(False, Reason::InvalidSpec, invalid.to_string()),
     };
     if decided.cluster.paused {
-        let message = "spec.paused is true: nothing is changed and nothing put back";
+        let message = "spec.paused is true: nothing is changed and nothing put back; certificates of running \
+                       processes are renewed";
         return of(False, Reason::Paused, message.to_owned());
     }
     match (decided.waiting(), blocked(decided)) {

@@ -88,6 +88,26 @@ fn a_certificate_is_renewed_at_two_thirds_of_its_time_and_by_no_clock_that_is_be
 }
 
 #[test]
+fn a_paused_cluster_keeps_its_certificates_valid_and_gets_nothing_else() {
+    let in_two_months = now() + DAY * 61;
+    for (spec, count) in [(CASSANDRA, 3), (EXTERNAL, 2)] {
+        let mut scene = scene(&format!("paused: true\n{}", spec.trim_start()));
+        assert_eq!(steps(&scene, now() + DAY * 58), []);
+        let all = [Role::Member, Role::Operator, Role::Agent].map(IdentityStep::Issue);
+        assert_eq!(steps(&scene, in_two_months), all[..count]);
+        // What is missing, lost or to be replaced waits.
+        scene.world.identity.member = Found::default();
+        assert_eq!(steps(&scene, in_two_months), all[1..count]);
+        authority(&mut scene).next = Some(certificate("ca-2", AUTHORITY_VALID));
+        assert_eq!(steps(&scene, now()), []);
+        authority(&mut scene).issuing = None;
+        assert_eq!(steps(&scene, in_two_months), []);
+        scene.world.identity.authority = Found::default();
+        assert_eq!(steps(&scene, in_two_months), []);
+    }
+}
+
+#[test]
 fn what_ends_with_its_authority_is_not_issued_again_and_again() {
     let mut scene = chat();
     let soon = certificate("ca-1", DAY * 20);
