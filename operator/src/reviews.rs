@@ -39,10 +39,10 @@ pub async fn keep_taking_back(ctx: &Context) -> Infallible {
     }
 }
 
-/// Deletes the bindings to this role that are not needed.
+/// Deletes the bindings to this role that are not needed. One of which that cannot be told stays, and keeps no other.
 ///
 /// # Errors
-/// When the API server cannot be talked to.
+/// When the bindings cannot be read.
 pub async fn take_back(client: &Client, role: &str) -> Result<(), Error> {
     let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
     let ours = ListParams::default().labels(labels::CLUSTER);
@@ -54,21 +54,39 @@ pub async fn take_back(client: &Client, role: &str) -> Result<(), Error> {
         let Some((namespace, name)) = cluster_of(binding, role) else {
             continue;
         };
-        let clusters: Api<ReadStateCluster> = Api::namespaced(client.clone(), namespace);
-        let cluster = match clusters.get_opt(name).await {
-            Ok(cluster) => cluster,
-            // The namespace is no longer watched, so it is unknown whether the binding is needed.
-            Err(kube::Error::Api(status)) if status.code == 403 => continue,
-            Err(source) => {
-                let what = format!("ReadStateCluster {name}");
-                return Err(Error::Read { what, source });
-            }
-        };
-        if !cluster.is_some_and(|cluster| needs(&cluster)) {
-            delete(&bindings, binding).await?;
+        if let Err(error) = look_at(client, &bindings, binding, (namespace, name)).await {
+            telemetry::failed(&error);
+            tracing::warn!(
+                binding = binding.name_any(),
+                error = chain(&error),
+                "failed to find out whether a binding is needed, or to delete it: it is looked at again"
+            );
         }
     }
     Ok(())
+}
+
+/// Deletes a binding if its cluster does not need it.
+async fn look_at(
+    client: &Client,
+    bindings: &Api<ClusterRoleBinding>,
+    binding: &ClusterRoleBinding,
+    (namespace, name): (&str, &str),
+) -> Result<(), Error> {
+    let clusters: Api<ReadStateCluster> = Api::namespaced(client.clone(), namespace);
+    let cluster = match clusters.get_opt(name).await {
+        Ok(cluster) => cluster,
+        // The namespace is no longer watched, so it is unknown whether the binding is needed.
+        Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
+        Err(source) => {
+            let what = format!("ReadStateCluster {name}");
+            return Err(Error::Read { what, source });
+        }
+    };
+    if cluster.is_some_and(|cluster| needs(&cluster)) {
+        return Ok(());
+    }
+    delete(bindings, binding).await
 }
 
 /// Namespace and name of the cluster that a binding to this role was made for; `None`: it is none of ours.
@@ -122,26 +140,64 @@ async fn delete(
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
     use k8s_openapi::api::rbac::v1::ClusterRole;
     use kube::core::ObjectMeta;
     use serde_json::json;
 
     use super::*;
     use crate::{
+        fake_api::{FakeApi, OURS},
         fixtures::{TOKEN_REVIEW, id},
         objects,
     };
 
-    fn binding() -> ClusterRoleBinding {
-        let role = ClusterRole {
+    fn role() -> ClusterRole {
+        ClusterRole {
             metadata: ObjectMeta {
                 name: Some(TOKEN_REVIEW.to_owned()),
                 uid: Some("uid-of-role".to_owned()),
                 ..ObjectMeta::default()
             },
             ..ClusterRole::default()
+        }
+    }
+
+    fn binding() -> ClusterRoleBinding {
+        objects::token_review_binding(&id(), &role())
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_cannot_be_read_keeps_only_its_own_binding() {
+        let api = FakeApi::default();
+        let path = |cluster: &str| {
+            let all = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+            format!("{all}/readstates.dev:token-review:talk:{cluster}")
         };
-        objects::token_review_binding(&id(), &role)
+        for name in ["a-later-one", "b-failing", "c-gone"] {
+            let own = Identity {
+                name: name.to_owned(),
+                ..id()
+            };
+            let binding = objects::token_review_binding(&own, &role());
+            api.put(&path(name), serde_json::to_value(binding).unwrap());
+        }
+        let spec = json!({ "database": { "engine": "NotYetInvented" } });
+        let later = json!({ "metadata": { "name": "a-later-one" }, "spec": spec });
+        api.put(&format!("{OURS}/readstateclusters/a-later-one"), later);
+        let failing = format!("{OURS}/readstateclusters/b-failing");
+        api.fail(&failing, StatusCode::INTERNAL_SERVER_ERROR);
+        take_back(&api.client(), TOKEN_REVIEW).await.unwrap();
+        assert_eq!(api.written(), [format!("DELETE {}", path("c-gone"))]);
+
+        // One that cannot be deleted keeps no other either.
+        api.take(&format!("{OURS}/readstateclusters/a-later-one"));
+        let first = format!("DELETE {}", path("a-later-one"));
+        api.heal();
+        api.fail(&first, StatusCode::INTERNAL_SERVER_ERROR);
+        take_back(&api.client(), TOKEN_REVIEW).await.unwrap();
+        assert!(api.get(&path("a-later-one")).is_some());
+        assert!(api.get(&path("b-failing")).is_none());
     }
 
     #[test]

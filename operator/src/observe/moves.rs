@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+};
 use readstates_operator_api::{
     HandOver, ReadStateCluster, ReadStateMigration, RestorePhase, RestoreStatus,
     labels::{CLUSTER, COMPONENT, Component},
@@ -15,31 +18,65 @@ use crate::{
     error::Error,
     spec::Identity,
     validate::same_store,
-    world::{HandedOver, MemberStores, MoveIn, MoveInStage, StatefulSetSeen},
+    world::{HandedOver, MemberStores, MoveIn, MoveInStage, Seen, StatefulSetSeen},
 };
 
-/// The move that has handed this cluster's table over, if it is about to start cache pods.
+/// The move that has handed this cluster's table over, if it is about to start cache pods; unknown where it cannot be
+/// told whether there is one.
 pub(super) async fn handed_over(
     client: &Client,
     id: &Identity,
     cluster: &ReadStateCluster,
     cache: Option<&StatefulSetSeen>,
-) -> Result<Option<HandedOver>, Error> {
+) -> Result<Option<Seen<HandedOver>>, Error> {
     let starts = !cluster.spec.stopped && cache.is_none_or(|set| set.replicas == 0);
     if !starts {
         return Ok(None);
     }
-    let api: Api<ReadStateMigration> = Api::namespaced(client.clone(), &id.namespace);
-    let found = match api.list(&ListParams::default()).await {
-        Ok(found) => found.items,
+    let kind = ApiResource::erase::<ReadStateMigration>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &id.namespace, &kind);
+    match api.list(&ListParams::default()).await {
+        Ok(found) => Ok(away_by(found.items, &id.name)),
         // Of a release before there were moves, nothing was handed over.
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(Seen::Unknown(format!(
+            "the operator may not list ReadStateMigrations ({}); install its chart of this release",
+            status.message
+        )))),
         Err(source) => {
             let what = "the ReadStateMigrations".to_owned();
-            return Err(Error::Read { what, source });
+            Err(Error::Read { what, source })
         }
-    };
-    Ok(found.iter().find_map(|migration| away(migration, &id.name)))
+    }
+}
+
+/// By one of these. One that this operator cannot read, such as one written for a later release, may have done so,
+/// unless it names another cluster.
+fn away_by(found: Vec<DynamicObject>, cluster: &str) -> Option<Seen<HandedOver>> {
+    let mut unreadable = None;
+    for object in found {
+        let name = object.name_any();
+        let of_another = object.data["spec"]["cluster"]
+            .as_str()
+            .is_some_and(|named| named != cluster);
+        if of_another {
+            continue;
+        }
+        let read = serde_json::to_value(&object).and_then(serde_json::from_value);
+        match read {
+            Ok(migration) => {
+                if let Some(gone) = away(&migration, cluster) {
+                    return Some(Seen::Known(gone));
+                }
+            }
+            Err(error) => {
+                unreadable.get_or_insert(Seen::Unknown(format!(
+                    "ReadStateMigration {name} cannot be read ({error}); was it written for a later release?"
+                )));
+            }
+        }
+    }
+    unreadable
 }
 
 fn away(migration: &ReadStateMigration, cluster: &str) -> Option<HandedOver> {
@@ -137,10 +174,11 @@ fn stage(migration: &ReadStateMigration, id: &Identity) -> MoveIn {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::id;
+    use crate::{fake_api::FakeApi, fixtures::id};
 
     fn migration(target: &str, status: Value) -> ReadStateMigration {
         serde_json::from_value(json!({
@@ -183,6 +221,69 @@ mod tests {
             assert_eq!(is_begun, begun, "{target} {status}: {stage:?}");
             assert!(!matches!(stage, MoveInStage::Over(_)), "{status}");
         }
+    }
+
+    fn as_stored(migration: &ReadStateMigration) -> DynamicObject {
+        serde_json::from_value(serde_json::to_value(migration).unwrap()).unwrap()
+    }
+
+    /// A move of this cluster, written for a later release.
+    fn of_a_later_release(name: &str, cluster: &str) -> DynamicObject {
+        let mut later = as_stored(&migration("new", json!({})));
+        later.metadata.name = Some(name.to_owned());
+        later.data["spec"]["cluster"] = json!(cluster);
+        later.data["spec"]["members"] = json!("NotYetInvented");
+        later
+    }
+
+    #[test]
+    fn a_move_that_cannot_be_read_concerns_no_cluster_but_the_one_that_it_names() {
+        let closed = as_stored(&migration("new", json!({ "handOver": "Closed" })));
+        let of_mail = of_a_later_release("first", "mail");
+        let of_old = of_a_later_release("second", "old");
+        assert_eq!(away_by(vec![of_mail.clone()], "old"), None);
+        let unknown = away_by(vec![of_mail.clone(), of_old.clone()], "old");
+        let Some(Seen::Unknown(why)) = unknown else {
+            panic!("{unknown:?}");
+        };
+        assert!(
+            why.starts_with("ReadStateMigration second cannot be read ("),
+            "{why}"
+        );
+        // What is known counts, whatever else is not.
+        let known = away_by(vec![of_mail, of_old, closed], "old");
+        let gone = HandedOver {
+            migration: "away".to_owned(),
+            to: "new".to_owned(),
+        };
+        assert_eq!(known, Some(Seen::Known(gone)));
+        // One that names no cluster may mean this one.
+        let mut nameless = of_a_later_release("third", "mail");
+        nameless.data["spec"] = json!({ "clusters": ["mail"] });
+        assert!(matches!(
+            away_by(vec![nameless], "old"),
+            Some(Seen::Unknown(_))
+        ));
+    }
+
+    #[tokio::test]
+    async fn an_operator_that_may_not_look_for_moves_says_so_and_one_that_fails_knows_nothing() {
+        let api = FakeApi::with_cluster("{ replicas: 1, database: { embedded: {} } }");
+        let (client, chat) = (api.client(), api.cluster());
+        let look = async || handed_over(&client, &id(), &chat, None).await;
+        assert_eq!(look().await.unwrap(), None);
+        api.fail("/readstatemigrations", StatusCode::FORBIDDEN);
+        let unknown = look().await.unwrap();
+        let Some(Seen::Unknown(why)) = unknown else {
+            panic!("{unknown:?}");
+        };
+        assert!(
+            why.starts_with("the operator may not list ReadStateMigrations"),
+            "{why}"
+        );
+        api.heal();
+        api.fail("/readstatemigrations", StatusCode::INTERNAL_SERVER_ERROR);
+        look().await.unwrap_err();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{CachePlan, WaitingOn, stop};
 use crate::{
     spec::{Store, ValidatedCluster},
     templates::Template,
-    world::{HandedOver, PodSeen, StatefulSetSeen, World},
+    world::{HandedOver, PodSeen, Seen, StatefulSetSeen, World},
 };
 
 /// How long after its grace period a pod is waited for. After that its machine does not answer, and its process has no
@@ -110,11 +110,18 @@ pub(super) fn cache(world: &World) -> (Option<CachePlan>, Option<WaitingOn>) {
 /// What a cache without pods waits for before it starts: that its table is not another cluster's by now, and enough
 /// database nodes for a majority of the copies of each user. A running cache is not held up by its database.
 pub(super) fn start_waits(cluster: &ValidatedCluster, world: &World) -> Option<WaitingOn> {
-    if let Some(HandedOver { migration, to }) = &world.handed_over {
-        return Some(WaitingOn::HandedOver {
-            migration: migration.clone(),
-            to: to.clone(),
-        });
+    match &world.handed_over {
+        Some(Seen::Known(HandedOver { migration, to })) => {
+            return Some(WaitingOn::HandedOver {
+                migration: migration.clone(),
+                to: to.clone(),
+            });
+        }
+        // Two clusters that serve one table would not see each other's changes.
+        Some(Seen::Unknown(why)) => {
+            return Some(WaitingOn::HandOverUnknown { why: why.clone() });
+        }
+        None => {}
     }
     let Store::Managed(database) = &cluster.store else {
         return None;

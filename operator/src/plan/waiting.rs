@@ -93,6 +93,11 @@ pub enum WaitingOn {
         /// The cluster that has the table.
         to: String,
     },
+    /// A way to tell whether this cluster's table was handed over.
+    HandOverUnknown {
+        /// Why there is none, and what to do.
+        why: String,
+    },
     /// Cache pods of another cluster to leave this database, so that it can stop.
     StillWritten {
         /// Those that write it.
@@ -242,6 +247,7 @@ impl WaitingOn {
             | Self::Schema { .. }
             | Self::Restore { .. }
             | Self::HandedOver { .. }
+            | Self::HandOverUnknown { .. }
             | Self::StillWritten { .. }
             | Self::StoreBeforeStop { .. }
             | Self::RingUnreadable { .. }
@@ -275,6 +281,7 @@ impl WaitingOn {
             Self::Schema { .. } => Reason::SchemaPending,
             Self::Restore { reason, words: _ } => *reason,
             Self::HandedOver { .. } => Reason::HandedOver,
+            Self::HandOverUnknown { .. } => Reason::NotObserved,
             Self::StillWritten { .. } => Reason::StillWritten,
             Self::StoreBeforeStop { .. } => Reason::UnsafeToStop,
             Self::RingUnreadable { .. } => Reason::RingUnreadable,
@@ -356,6 +363,10 @@ impl fmt::Display for WaitingOn {
                 f,
                 "ReadStateMigration {migration} has handed the table over to ReadStateCluster {to}: no cache pod starts here \
                  while it exists, since two clusters would not see each other's changes"
+            ),
+            Self::HandOverUnknown { why } => write!(
+                f,
+                "cache pods start when it is known that no ReadStateMigration has handed the table over: {why}"
             ),
             Self::StillWritten { pods } => write!(
                 f,

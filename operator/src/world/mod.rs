@@ -74,7 +74,7 @@ pub struct World {
     /// The restore that it is to begin with.
     pub restore: Box<RestoreSeen>,
     /// The move that has handed this cluster's table over to another one; looked for before its first cache pod starts.
-    pub handed_over: Option<HandedOver>,
+    pub handed_over: Option<Seen<HandedOver>>,
     /// Cache pods of other clusters that write its database, too; looked for before that stops.
     pub writers: Vec<String>,
     /// Schema Jobs of this cluster, by name.

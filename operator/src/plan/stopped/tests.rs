@@ -255,10 +255,10 @@ fn a_cache_whose_table_was_handed_over_does_not_start_while_the_move_is_there() 
     let mut scene = scene(CASSANDRA).ready_for_cache().running(2).set(0);
     scene = scene.gone("chat-0").gone("chat-1");
     assert_eq!(cache_at(&scene), Some(3));
-    scene.world.handed_over = Some(HandedOver {
+    scene.world.handed_over = Some(Seen::Known(HandedOver {
         migration: "away".to_owned(),
         to: "mail".to_owned(),
-    });
+    }));
     assert_eq!(cache_at(&scene), Some(0));
     assert_eq!(scene.plan().waiting.unwrap().reason(), Reason::HandedOver);
     assert!(
@@ -269,4 +269,17 @@ fn a_cache_whose_table_was_handed_over_does_not_start_while_the_move_is_there() 
     // Somebody deleted its StatefulSet.
     scene.world.cache = None;
     assert_eq!(cache_at(&scene), Some(0));
+}
+
+#[test]
+fn a_cache_does_not_start_while_it_is_not_known_whether_its_table_was_handed_over() {
+    let mut scene = scene(CASSANDRA).ready_for_cache();
+    scene.world.handed_over = Some(Seen::Unknown("away cannot be read".to_owned()));
+    assert_eq!(cache_at(&scene), Some(0));
+    assert_eq!(scene.plan().waiting.unwrap().reason(), Reason::NotObserved);
+    assert!(
+        waits(&scene).ends_with("handed the table over: away cannot be read"),
+        "{}",
+        waits(&scene)
+    );
 }
