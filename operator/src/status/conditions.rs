@@ -112,7 +112,7 @@ fn requires_update(decided: &Decided<'_>) -> Condition {
 /// Whether it counts among the clusters that restart pods: what `Rollouts` counts them by.
 fn rolling_out(decided: &Decided<'_>) -> Condition {
     let (status, reason, message) = match &decided.plan.rollout {
-        // A place is had from then on when it is on record, and what failed may keep the first pod from going for long.
+        // Others would wait for a place that this one may not use for long.
         RolloutStep::Takes if decided.done.failed.is_some() => (
             False,
             Reason::AsExpected,
@@ -169,7 +169,8 @@ fn progressing(report: &Report<'_>) -> Condition {
         Err(invalid) => return of(False, Reason::InvalidSpec, invalid.to_string()),
     };
     if decided.cluster.paused {
-        let message = "spec.paused is true: nothing is changed and nothing put back";
+        let message = "spec.paused is true: nothing is changed and nothing put back; certificates of running \
+                       processes are renewed";
         return of(False, Reason::Paused, message.to_owned());
     }
     match (decided.waiting(), blocked(decided)) {
