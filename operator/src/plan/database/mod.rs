@@ -222,7 +222,7 @@ fn racks(
                     restarted: sight.world.consent.restart_database.clone(),
                     // New nodes wait for orders either way, and none that comes back waits for one that was lost.
                     parallel: Profile::of(sight.database.engine).starts_together
-                        || lost::has_volumes(sight, rack),
+                        || lost::comes_back(sight, nodes, rack),
                     claim_size: None,
                     version: None,
                 });
