@@ -1,5 +1,5 @@
-//! Answers of pods, read no further than an honest process goes: whoever may run a pod may have it say anything, and never
-//! end. In: a response, and how long the answer may be. Out: what it says, or why that is not known.
+//! Answers of pods, read up to a bound: anybody who may run a pod can have it answer without an end. In: a response, and
+//! how long the answer may be. Out: what it says, or why that is not known.
 
 use reqwest::Response;
 use serde::de::DeserializeOwned;

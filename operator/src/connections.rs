@@ -145,7 +145,7 @@ fn builder() -> reqwest::ClientBuilder {
         .no_proxy()
         // A container may have no CAs of a system, and none is believed here.
         .tls_certs_only([])
-        // Or whoever may run a pod could have the operator ask whatever it can reach, and read the answer in a status.
+        // A redirect would let anybody who may run a pod send the operator to any address, and read the answer in a status.
         .redirect(Policy::none())
         .connect_timeout(CONNECT)
         .pool_idle_timeout(IDLE)

@@ -305,6 +305,33 @@ impl Superdisk {
         )
     }
 
+    /// Waits until md goes on without the durable leg, with all that was written on the fast leg. No agent may run: it would
+    /// freeze the filesystem.
+    ///
+    /// # Errors
+    /// When md does not notice in time.
+    pub fn goes_on_alone(&self, vm: &Vm) -> Result<()> {
+        let mirror = self.mirror(vm)?;
+        vm.until(
+            &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
+            Duration::from_mins(1),
+        )?;
+        vm.run("sync; sleep 1")?;
+        Ok(())
+    }
+
+    /// Has the fast leg kept, and returns while the durable leg is given what it missed.
+    ///
+    /// # Errors
+    /// When that does not begin in time.
+    pub fn begin_to_keep_fast(&self, vm: &Vm) -> Result<()> {
+        vm.run(&format!(
+            "superdisk resolve {} --keep fast >/run/resolve.log 2>&1 &",
+            self.flags()
+        ))?;
+        vm.until("grep -q recovery /proc/mdstat", Duration::from_mins(5))
+    }
+
     /// The oracle: both legs are in sync, md's own check finds no difference after a time of quiet, the
     /// durable leg is in slot 0 and write-mostly, pages do not change while they are written, and the files are there.
     ///

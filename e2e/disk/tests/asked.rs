@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e_disk::{
     MIB, PAGE, Rack, Vm, local,
-    superdisk::{Files, Superdisk, mirror},
+    superdisk::{Files, Superdisk},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,12 +35,7 @@ fn lose_durable(rack: &Rack, superdisk: &Superdisk, vm: &Vm) -> Result<Files> {
     vm.run("sleep 1")?;
     rack.durable().fail(true);
     let files = superdisk.write(vm, "after", 4)?;
-    let mirror = mirror(vm)?;
-    vm.until(
-        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
-        30 * SECOND,
-    )?;
-    vm.run("sync; sleep 1")?;
+    superdisk.goes_on_alone(vm)?;
     Ok(files)
 }
 

@@ -8,8 +8,6 @@ use e2e_disk::{
     superdisk::{REBUILD, Superdisk},
 };
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Four local disks and two network disks, each of which a volume has.
 fn two_volumes(name: &str) -> Result<(Rack, Superdisk, Superdisk)> {
     let mut rack = Rack::new(name)?;
@@ -82,22 +80,13 @@ fn a_decision_that_takes_long_keeps_no_other_volume_from_its_disk() -> Result<()
     vm.run("sleep 1")?;
     rack.durable().fail(true);
     let after = first.write(&vm, "after", 4)?;
-    let mirror = first.mirror(&vm)?;
-    vm.until(
-        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
-        60 * SECOND,
-    )?;
-    vm.run("sync; sleep 1")?;
+    first.goes_on_alone(&vm)?;
     vm.power_off()?;
     rack.durable().mend();
     let vm = rack.boot()?;
     first.refused(&vm, "", "E_SSD_AHEAD")?;
-    rack.durable().slow_down(SECOND / 5);
-    vm.run(&format!(
-        "superdisk resolve {} --keep fast >/run/resolve.log 2>&1 &",
-        first.flags()
-    ))?;
-    vm.until("grep -q recovery /proc/mdstat", 300 * SECOND)?;
+    rack.durable().slow_down(Duration::from_millis(200));
+    first.begin_to_keep_fast(&vm)?;
     second.assemble(&vm)?;
     let of_second = second.write(&vm, "second", 2)?;
     vm.run("pidof superdisk")

@@ -86,12 +86,7 @@ fn keeping_the_fast_leg_is_tried_on_it_before_the_network_disk_is_touched() -> R
     vm.run("sleep 1")?;
     rack.durable().fail(true);
     superdisk.write(&vm, "after", 4)?;
-    let mirror = mirror(&vm)?;
-    vm.until(
-        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
-        30 * SECOND,
-    )?;
-    vm.run("sync; sleep 1")?;
+    superdisk.goes_on_alone(&vm)?;
     vm.power_off()?;
     rack.durable().mend();
     let vm = rack.boot()?;
@@ -192,7 +187,7 @@ fn reap_ends_what_assemble_has_left_of_a_pod_that_is_gone_before_its_agent_ran()
     ensure!(arrays(&vm)?.is_empty(), "reap left an array");
     superdisk.assemble(&vm)?;
     superdisk.is_whole(&vm, &[&files])?;
-    // Whose it is now, nobody has said.
+    // Nobody has said which pod it is for now.
     vm.run("superdisk reap --once")?;
     superdisk.has(&vm, &files)
 }

@@ -1,14 +1,10 @@
 //! Refusals: each by its code, with nothing written to any disk.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use e2e_disk::{
     MIB, Rack,
     superdisk::{Files, Superdisk, mirror},
 };
-
-const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn network_disks_that_are_not_ours_are_left_alone() -> Result<()> {
@@ -188,12 +184,7 @@ fn fast_leg_ahead(name: &str) -> Result<(Rack, Superdisk, Files, Files)> {
     rack.durable().fail(true);
     // Acknowledged, and on the fast leg alone: no agent runs that would freeze the filesystem.
     let after = superdisk.write(&vm, "after", 4)?;
-    vm.run("sync; sleep 1")?;
-    let mirror = mirror(&vm)?;
-    vm.until(
-        &format!("[ $(cat /sys/block/{mirror}/md/degraded) = 1 ]"),
-        30 * SECOND,
-    )?;
+    superdisk.goes_on_alone(&vm)?;
     vm.power_off()?;
     rack.durable().mend();
     Ok((rack, superdisk, before, after))

@@ -145,7 +145,7 @@ fn for_role(
     (leaf.trusted != authority.trusted()).then_some(IdentityStep::Trust(role))
 }
 
-/// Whether it is time for another one, and that would be valid for longer.
+/// Whether a certificate is due, and another one would be valid for longer.
 fn renews(certificate: &CertificateSeen, issuing: &CertificateSeen, now: Timestamp) -> bool {
     due(certificate, now) && gains(certificate, issuing, now)
 }

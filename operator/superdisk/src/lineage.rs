@@ -233,10 +233,10 @@ impl Header {
         next
     }
 
-    /// The next header, with this stripe admitted as the fast leg on this machine, in place of whatever was it. A stripe that takes another
-    /// one's place in the middle of a generation begins one of its own, to which no fast leg of before is related: while it is
-    /// filled, md forgets what the other one has missed. Only a snapshot that is being taken keeps its generation, which its
-    /// maker was told; the next begins at its end.
+    /// The next header, with this stripe admitted as the fast leg on this machine. A stripe that replaces another one in the
+    /// middle of a generation begins a new generation, to which no earlier fast leg is related: while the new stripe is filled,
+    /// md forgets what the old one has missed. A snapshot that is being taken keeps its generation, which its maker was told;
+    /// the next one begins at its end.
     #[must_use]
     pub fn taking(&self, fast: Uuid, session: Uuid, machine: Option<Machine>) -> Self {
         let mut next = self.admitting(fast);

@@ -231,6 +231,24 @@ fn last(sim: &Sim, what: &str) -> Option<usize> {
     sim.log.iter().rposition(|line| line.contains(what))
 }
 
+/// Asks in one edit for so many copies, and nodes in two racks, and has both.
+fn comes_to_rest(before: i32, copies: i32, racks: [i32; 2]) -> Sim {
+    let place = format!("{copies} of {racks:?}");
+    let mut sim = with_copies(before);
+    sim.respec(&spec(copies, &racks));
+    sim.run();
+    assert_eq!(
+        recorded(&sim),
+        (copies, copies, DatabaseReplicationStage::Stable),
+        "{place}: {}",
+        waits(&sim)
+    );
+    let nodes = usize::try_from(racks[0] + racks[1]).unwrap();
+    assert_eq!(sim.members().len(), nodes, "{place}: {}", waits(&sim));
+    assert_eq!(waits(&sim), "", "{place}");
+    sim
+}
+
 #[test]
 fn fewer_copies_come_before_nodes_leave_that_are_asked_for_in_one_edit() {
     for (copies, racks) in [
@@ -240,19 +258,7 @@ fn fewer_copies_come_before_nodes_leave_that_are_asked_for_in_one_edit() {
         (2, [1, 1]),
         (2, [1, 3]),
     ] {
-        let place = format!("{copies} of {racks:?}");
-        let mut sim = with_copies(3);
-        sim.respec(&spec(copies, &racks));
-        sim.run();
-        assert_eq!(
-            recorded(&sim),
-            (copies, copies, DatabaseReplicationStage::Stable),
-            "{place}: {}",
-            waits(&sim)
-        );
-        let nodes = usize::try_from(racks[0] + racks[1]).unwrap();
-        assert_eq!(sim.members().len(), nodes, "{place}: {}", waits(&sim));
-        assert_eq!(waits(&sim), "", "{place}");
+        let sim = comes_to_rest(3, copies, racks);
         assert!(last(&sim, "copies") < first(&sim, "leave"), "{:?}", sim.log);
     }
 }
@@ -260,19 +266,7 @@ fn fewer_copies_come_before_nodes_leave_that_are_asked_for_in_one_edit() {
 #[test]
 fn more_copies_and_other_nodes_that_are_asked_for_in_one_edit_all_come() {
     for (copies, racks) in [(3, [3, 2]), (3, [2, 1]), (3, [3, 1]), (3, [1, 3])] {
-        let place = format!("{copies} of {racks:?}");
-        let mut sim = with_copies(1);
-        sim.respec(&spec(copies, &racks));
-        sim.run();
-        assert_eq!(
-            recorded(&sim),
-            (copies, copies, DatabaseReplicationStage::Stable),
-            "{place}: {}",
-            waits(&sim)
-        );
-        let nodes = usize::try_from(racks[0] + racks[1]).unwrap();
-        assert_eq!(sim.members().len(), nodes, "{place}: {}", waits(&sim));
-        assert_eq!(waits(&sim), "", "{place}");
+        comes_to_rest(1, copies, racks);
     }
 }
 
