@@ -182,7 +182,7 @@ pub fn run(options: &Options) -> Result<ExitCode, AgentError> {
         agent.learn(outcome, now());
     }
     let host = AgentHost::new(&disk, &agent, deadline);
-    told(|| teardown(&options.spec.mount, &host))?;
+    told(say, || teardown(&options.spec.mount, &host))?;
     agent.is_down();
     if let Err(error) = StateFolder::new(&options.state_dir, &volume).forget_record() {
         // The reaper finds nothing to do, and forgets it then.

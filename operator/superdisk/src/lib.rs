@@ -24,7 +24,7 @@ pub mod heal;
 pub mod identify;
 pub mod inventory;
 pub mod lineage;
-mod log;
+pub mod log;
 pub mod md;
 pub mod metrics;
 pub mod model;

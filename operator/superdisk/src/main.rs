@@ -21,6 +21,7 @@ use superdisk::{
     flags::SpecFlags,
     identify::{self, IdentifyArgs},
     inventory::{self, Devices},
+    log::{say, show},
     model::Request,
     node_setup::NodeSetupArgs,
     preflight, report,
@@ -168,20 +169,30 @@ enum Output {
     Json,
 }
 
+impl Output {
+    /// Where progress goes: not between the lines of JSON, and else not before the refusal.
+    fn progress(self) -> fn(&str) {
+        match self {
+            Self::Human => show,
+            Self::Json => say,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
         Command::Agent(args) => args.run(),
-        Command::Status(args) => told(|| args.run()),
+        Command::Status(args) => told(say, || args.run()),
         Command::Patrol(args) => args.run(),
-        Command::Teardown(args) => told(|| args.run()),
+        Command::Teardown(args) => told(say, || args.run()),
         Command::Reap(args) => args.run(),
         Command::NodeSetup(args) => args.run(),
         Command::Identify(args) => run_identify(&args),
-        Command::Assemble(args) => told(|| run_assemble(&args)),
-        Command::Resolve(args) => told(|| run_resolve(&args)),
+        Command::Assemble(args) => told(show, || run_assemble(&args)),
+        Command::Resolve(args) => told(show, || run_resolve(&args)),
         Command::Snapshot(args) => args.run(),
-        Command::Preflight(args) => told(|| run_preflight(args)),
+        Command::Preflight(args) => told(args.output.progress(), || run_preflight(args)),
     };
     for device in inventory::silent() {
         let device = device.display();
@@ -225,7 +236,7 @@ fn run_assemble(args: &AssembleArgs) -> Result<ExitCode, Box<dyn Error>> {
         assemble::dry_run(&spec, &root, &Devices)?
     } else {
         let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
-        let mut log = |line: &str| println!("{line}");
+        let mut log = show;
         let tried = assemble::watch(&spec, &root, &Devices, &mut executor, &mut log)?;
         let mut turn = Turn::take(&flags.state_dir)?;
         // Where an agent runs, its record is right.
@@ -343,7 +354,7 @@ fn run_resolve(args: &ResolveArgs) -> Result<ExitCode, Box<dyn Error>> {
     };
     let mut turn = Turn::take(&flags.state_dir)?;
     let mut executor = Executor::new(&spec, &root, &Devices, *stop_after);
-    let mut log = |line: &str| println!("{line}");
+    let mut log = show;
     let (executor, turn) = (&mut executor, &mut turn);
     match resolve::resolve(&spec, &root, &Devices, keep, executor, turn, &mut log)? {
         Resolved::Done => println!("decided: assemble it now"),

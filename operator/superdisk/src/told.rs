@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{log::say, stop::Stop};
+use crate::stop::Stop;
 
 /// How long a command may take without a word.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Does a command's work, and writes to the log every half minute that it is not done.
-pub fn told<R>(work: impl FnOnce() -> R) -> R {
+/// Does a command's work, and says every half minute that it is not done.
+pub fn told<R>(say: fn(&str), work: impl FnOnce() -> R) -> R {
     let begun = Instant::now();
     let word = || {
         let seconds = begun.elapsed().as_secs();
@@ -74,6 +74,6 @@ mod tests {
 
     #[test]
     fn what_is_done_at_once_ends_at_once() {
-        assert_eq!(told(|| 7), 7);
+        assert_eq!(told(|_| (), || 7), 7);
     }
 }

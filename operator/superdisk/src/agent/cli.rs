@@ -78,7 +78,7 @@ impl AgentArgs {
         options.check_max_kib = u64::from(self.check_rate) << 10;
         options.teardown_time = self.teardown_time;
         Ok(if self.once {
-            told(|| once(&options))?
+            told(say, || once(&options))?
         } else {
             run(&options)?
         })
@@ -386,7 +386,7 @@ impl Node for ReapArgs {
             filesystem: FilesystemKind::Xfs,
             policy: Policy::default(),
         };
-        let taken_down = told(|| take_down_claimed(&spec, &self.state_dir, self.time));
+        let taken_down = told(say, || take_down_claimed(&spec, &self.state_dir, self.time));
         taken_down.map_err(|error| chain(&error))
     }
 }
