@@ -112,7 +112,7 @@ impl FakeApi {
         serde_json::from_value(chat.unwrap()).unwrap()
     }
 
-    fn operator(&self) -> Context {
+    pub(crate) fn operator(&self) -> Context {
         Context {
             client: self.client(),
             reporter: Reporter::from("tests"),

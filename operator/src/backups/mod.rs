@@ -39,7 +39,7 @@ use readstates_operator_api::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::gauges::Schedules;
-pub(crate) use self::status::{degraded, is_degraded, publish, refused, since};
+pub(crate) use self::status::{degraded, ended, is_degraded, publish, refused, since};
 use crate::{
     apply,
     context::Context,
@@ -163,9 +163,19 @@ pub async fn reconcile_backup(
         return Ok(Action::await_change());
     }
     let owner = BackupOwner::of(&backup, labels::BACKUP)?;
+    let step = Box::pin(go_on(ctx, &owner, &backup)).await;
+    ended(ctx, &owner, &backup, before, step).await
+}
+
+async fn go_on(
+    ctx: &Context,
+    owner: &BackupOwner,
+    backup: &ReadStateBackup,
+) -> Result<Action, Error> {
+    let before = backup.status.as_ref();
     let place = match validate_backup(&backup.spec) {
         Ok(BackupMethod::Volumes(class)) => {
-            let reconciled = volumes::reconcile(ctx, &backup, &owner, class.as_ref());
+            let reconciled = volumes::reconcile(ctx, backup, owner, class.as_ref());
             return Box::pin(reconciled).await;
         }
         Ok(BackupMethod::Job(place)) => Ok(place),
@@ -174,10 +184,10 @@ pub async fn reconcile_backup(
     let step = match &place {
         Err(invalid) => BackupStep::Blocked(Obstacle::invalid(invalid)),
         Ok(place) => {
-            let seen = observe::backup_runs(&ctx.client, &owner).await?;
+            let seen = observe::backup_runs(&ctx.client, owner).await?;
             let ours = seen.iter().find(|(uid, _)| *uid == owner.id.uid);
             let cluster = &backup.spec.cluster;
-            let source = observe::backup_source(&ctx.client, &owner, cluster, place).await?;
+            let source = observe::backup_source(&ctx.client, owner, cluster, place).await?;
             let source = plan::backup_source(cluster, &source, &ctx.images);
             plan::backup_step(ours.map(|(_, run)| run), source)
         }
@@ -185,12 +195,12 @@ pub async fn reconcile_backup(
     let policy = || {
         let (name, cluster) = (owner.job(), &backup.spec.cluster);
         Object::NetworkPolicy(Box::new(objects::backup_network_policy(
-            &owner, name, cluster,
+            owner, name, cluster,
         )))
     };
     let objects = match (&step, &place) {
         (BackupStep::Make(cluster), Ok(place)) => {
-            let job = templates::backup_job(cluster, &owner, place);
+            let job = templates::backup_job(cluster, owner, place);
             vec![policy(), Object::Job(Box::new(job))]
         }
         (BackupStep::Running { .. }, _) => vec![policy()],
@@ -203,9 +213,9 @@ pub async fn reconcile_backup(
         ) => Vec::new(),
     };
     let applied = apply::apply(&ctx.client, &Known::default(), &owner.id, &objects).await?;
-    let status = status::of_backup(&owner, before, &step, &applied, Timestamp::now());
+    let status = status::of_backup(owner, before, &step, &applied, Timestamp::now());
     let after = status.phase;
-    status::publish(ctx, &backup, before, &status, |s| &s.conditions).await?;
+    publish(ctx, backup, before, &status).await?;
     Ok(if is_final(after) {
         Action::await_change()
     } else {
@@ -233,12 +243,22 @@ pub async fn reconcile_schedule(
         return Ok(Action::await_change());
     };
     let owner = BackupOwner::of(&schedule, labels::BACKUP_SCHEDULE)?;
+    let step = Box::pin(keep_to(ctx, schedules, &owner, &schedule)).await;
+    ended(ctx, &owner, &schedule, schedule.status.as_ref(), step).await
+}
+
+async fn keep_to(
+    ctx: &Context,
+    schedules: &Schedules,
+    owner: &BackupOwner,
+    schedule: &ReadStateBackupSchedule,
+) -> Result<Action, Error> {
     let now = Timestamp::now();
     let before = schedule.status.as_ref();
     let seen = ScheduleSeen {
-        create: observe::cron_job(&ctx.client, &owner, &owner.create()).await?,
-        verify: observe::cron_job(&ctx.client, &owner, &owner.verify()).await?,
-        runs: observe::backup_runs(&ctx.client, &owner).await?,
+        create: observe::cron_job(&ctx.client, owner, &owner.create()).await?,
+        verify: observe::cron_job(&ctx.client, owner, &owner.verify()).await?,
+        runs: observe::backup_runs(&ctx.client, owner).await?,
     };
     let valid = validate_schedule(&schedule.spec);
     let created = schedule.creation_timestamp().map_or(now, |t| t.0);
@@ -246,10 +266,10 @@ pub async fn reconcile_schedule(
     let (obstacle, applied) = match &valid {
         Err(invalid) => (Some(Obstacle::invalid(invalid)), apply::Applied::All),
         Ok(valid) => match &valid.method {
-            BackupMethod::Job(place) => carry_out(ctx, &owner, (valid, place), &seen).await?,
+            BackupMethod::Job(place) => carry_out(ctx, owner, (valid, place), &seen).await?,
             BackupMethod::Volumes(class) => {
-                without_cron_jobs(ctx, &owner, &seen).await?;
-                let step = times::go_on(ctx, &owner, (valid, class.as_ref()), before, created);
+                without_cron_jobs(ctx, owner, &seen).await?;
+                let step = times::go_on(ctx, owner, (valid, class.as_ref()), before, created);
                 let (made, obstacle) = Box::pin(step).await?;
                 results = Some(made);
                 (obstacle, apply::Applied::All)
@@ -257,7 +277,7 @@ pub async fn reconcile_schedule(
         },
     };
     let report = status::ScheduleReport {
-        owner: &owner,
+        owner,
         valid: valid.as_ref().ok(),
         before,
         obstacle: obstacle.as_ref(),
@@ -268,7 +288,7 @@ pub async fn reconcile_schedule(
     };
     let status = status::of_schedule(&report);
     schedules.tell(&owner.id, &schedule.spec.cluster, created, &status);
-    status::publish(ctx, &schedule, before, &status, |s| &s.conditions).await?;
+    publish(ctx, schedule, before, &status).await?;
     Ok(Action::requeue(LOOK_AT_SCHEDULE))
 }
 
@@ -364,3 +384,6 @@ impl Obstacle {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as Metav1Condition
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::events::{Event, EventType, Recorder},
+    runtime::{
+        controller::Action,
+        events::{Event, EventType, Recorder},
+    },
 };
 use readstates_operator_api::{
-    BackupPhase, ReadStateBackupScheduleStatus, ReadStateBackupStatus,
+    BackupPhase, ReadStateBackupScheduleStatus, ReadStateBackupStatus, ReadStateMigrationStatus,
     conditions::{
         Condition,
         ConditionStatus::{self, False, True},
@@ -26,6 +29,7 @@ use crate::{
     namespaced::Namespaced,
     plan::{BackupResults, BackupStep, Obstacle, overdue},
     spec::{BackupMethod, BackupOwner, ValidatedSchedule},
+    words::chain,
 };
 
 /// The status of a backup.
@@ -238,21 +242,86 @@ pub(crate) fn since(
         .collect()
 }
 
+/// A status that is told in conditions.
+pub(crate) trait Told: Clone + Default + PartialEq + Serialize {
+    fn conditions(&self) -> &Vec<Metav1Condition>;
+    fn conditions_mut(&mut self) -> &mut Vec<Metav1Condition>;
+}
+
+macro_rules! told {
+    ($($status:ty),+) => {$(
+        impl Told for $status {
+            fn conditions(&self) -> &Vec<Metav1Condition> {
+                &self.conditions
+            }
+
+            fn conditions_mut(&mut self) -> &mut Vec<Metav1Condition> {
+                &mut self.conditions
+            }
+        }
+    )+};
+}
+
+told!(
+    ReadStateBackupStatus,
+    ReadStateBackupScheduleStatus,
+    ReadStateMigrationStatus
+);
+
+/// What a reconcile came to. One that failed is told in the status of its object, and is still a failure: it is tried
+/// again.
+///
+/// # Errors
+/// The failure of the reconcile.
+pub(crate) async fn ended<K: Namespaced, S: Told>(
+    ctx: &Context,
+    owner: &BackupOwner,
+    object: &K,
+    before: Option<&S>,
+    reconciled: Result<Action, Error>,
+) -> Result<Action, Error> {
+    let error = match reconciled {
+        Ok(action) => return Ok(action),
+        Err(error) => error,
+    };
+    // After one that another client was faster than, the next look follows at once.
+    if let Some(words) = error.told().filter(|_| !error.is_outdated()) {
+        let status = with_failure(owner, before, &words, Timestamp::now());
+        // One that cannot be written either is in the log with the failure.
+        if let Err(untold) = publish(ctx, object, before, &status).await {
+            tracing::debug!(error = chain(&untold), "failed to tell a failure");
+        }
+    }
+    Err(error)
+}
+
+/// The status before, and that an attempt failed.
+fn with_failure<S: Told>(
+    owner: &BackupOwner,
+    before: Option<&S>,
+    words: &str,
+    now: Timestamp,
+) -> S {
+    let words = format!("{words}; it is tried again");
+    let bad = degraded(Some((Reason::RequestFailed, words)));
+    let told = since(&[bad], before.map(Told::conditions), owner, now);
+    let mut status = before.cloned().unwrap_or_default();
+    let conditions = status.conditions_mut();
+    conditions.retain(|c| c.type_ != ConditionType::Degraded.as_str());
+    conditions.extend(told);
+    status
+}
+
 /// Writes the status if it says something new, and publishes events for what changed.
 ///
 /// # Errors
 /// When the API server does not take it.
-pub(crate) async fn publish<K, S>(
+pub(crate) async fn publish<K: Namespaced, S: Told>(
     ctx: &Context,
     object: &K,
     before: Option<&S>,
     status: &S,
-    conditions: fn(&S) -> &Vec<Metav1Condition>,
-) -> Result<(), Error>
-where
-    K: Namespaced,
-    S: PartialEq + Serialize,
-{
+) -> Result<(), Error> {
     if before == Some(status) {
         return Ok(());
     }
@@ -276,7 +345,7 @@ where
         }
     }
     let recorder = Recorder::new(ctx.client.clone(), ctx.reporter.clone());
-    for event in news(before.map(conditions), conditions(status)) {
+    for event in news(before.map(Told::conditions), status.conditions()) {
         if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
             tracing::warn!(%error, reason = event.reason, "failed to publish an event");
         }

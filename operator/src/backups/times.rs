@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use readstates_operator_api::{
     ReadStateBackup, ReadStateBackupScheduleStatus, ReadStateBackupSpec, VolumeSnapshots,
@@ -16,6 +16,7 @@ use super::{api, work};
 use crate::{
     context::Context,
     error::Error,
+    observe,
     plan::{self, BackupResults, BackupSeen, Named, Obstacle, TimesStep},
     spec::{BackupOwner, ValidatedSchedule},
 };
@@ -29,14 +30,16 @@ pub(super) async fn go_on(
     before: Option<&ReadStateBackupScheduleStatus>,
     created: Timestamp,
 ) -> Result<(BackupResults, Option<Obstacle>), Error> {
-    let backups: Api<ReadStateBackup> = api(ctx, Some(&owner.id.namespace));
+    let namespace = &owner.id.namespace;
+    let backups: Api<ReadStateBackup> = api(ctx, Some(namespace));
     let ours = format!("{}={}", labels::BACKUP_SCHEDULE, owner.id.name);
-    let found = backups.list(&ListParams::default().labels(&ours)).await;
+    let ours = ListParams::default().labels(&ours);
+    let found = observe::stored::<ReadStateBackup>(&ctx.client, namespace, &ours).await;
     let found = found.map_err(|source| Error::Read {
         what: format!("the ReadStateBackups of {}", owner.id.name),
         source,
     })?;
-    let seen = found.items.into_iter().filter_map(seen).collect();
+    let seen = found.iter().filter_map(seen).collect();
     let step = plan::times_step(schedule, created, seen, before, Timestamp::now());
     let TimesStep {
         make,
@@ -54,22 +57,36 @@ pub(super) async fn go_on(
     Ok((results, obstacle))
 }
 
-fn seen(backup: ReadStateBackup) -> Option<BackupSeen> {
-    if backup.metadata.deletion_timestamp.is_some() {
+fn seen(stored: &DynamicObject) -> Option<BackupSeen> {
+    if stored.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let created = backup.creation_timestamp()?.0;
-    let (name, uid) = (backup.name_any(), backup.uid()?);
-    let status = backup.status.unwrap_or_default();
+    let created = stored.creation_timestamp()?.0;
+    let (name, uid) = (stored.name_any(), stored.uid()?);
+    let cluster = stored.data["spec"]["cluster"].as_str()?.to_owned();
+    let status = match observe::read::<ReadStateBackup>(stored) {
+        Ok(backup) => backup.status.unwrap_or_default(),
+        Err(_) => {
+            return Some(BackupSeen {
+                name,
+                uid,
+                cluster,
+                created,
+                phase: None,
+                made: None,
+                words: String::new(),
+            });
+        }
+    };
     let complete = ConditionType::Complete.as_str();
     let mut conditions = status.conditions.into_iter();
     let words = conditions.find(|c| c.type_ == complete).map(|c| c.message);
     Some(BackupSeen {
         name,
         uid,
-        cluster: backup.spec.cluster,
+        cluster,
         created,
-        phase: status.phase,
+        phase: Some(status.phase),
         made: status.backup,
         words: words.unwrap_or_default(),
     })

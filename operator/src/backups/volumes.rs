@@ -84,7 +84,7 @@ pub(super) async fn reconcile(
     };
     let status = told(owner, before, &step, &done, &snapshots, now);
     let after = status.phase;
-    status::publish(ctx, backup, before, &status, |s| &s.conditions).await?;
+    status::publish(ctx, backup, before, &status).await?;
     Ok(match after {
         phase if is_final(phase) => Action::await_change(),
         // What failed is not told again at once.

@@ -108,7 +108,7 @@ pub(super) async fn go_on(
     };
     let words = format!("{ends} ends; {words}");
     let status = status::ending(owner, before, words, Timestamp::now());
-    publish(ctx, migration, before, &status, |s| &s.conditions).await?;
+    publish(ctx, migration, before, &status).await?;
     moves.tell(&owner.id, &migration.spec.cluster, &status);
     for job in jobs {
         if job.run.outcome != JobOutcome::Going {

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::gauges::Moves;
 use crate::{
     apply,
-    backups::{api, children, on_error, publish, trigger, work},
+    backups::{api, children, ended, on_error, publish, trigger, work},
     context::Context,
     error::Error,
     known::Known,
@@ -124,8 +124,19 @@ pub async fn reconcile_migration(
     if let Some(before) = before {
         moves.tell(&owner.id, &migration.spec.cluster, before);
     }
+    let step = Box::pin(go_on(ctx, moves, &owner, migration.clone())).await;
+    ended(ctx, &owner, &migration, before, step).await
+}
+
+async fn go_on(
+    ctx: &Context,
+    moves: &Moves,
+    owner: &BackupOwner,
+    migration: ReadStateMigration,
+) -> Result<Action, Error> {
+    let before = migration.status.as_ref();
     if migration.metadata.deletion_timestamp.is_some() {
-        return end::go_on(ctx, moves, &owner, &migration).await;
+        return end::go_on(ctx, moves, owner, &migration).await;
     }
     if before.is_some_and(|status| status.phase == MigrationPhase::Complete) {
         return Ok(Action::await_change());
@@ -134,14 +145,14 @@ pub async fn reconcile_migration(
         Ok(valid) => valid,
         Err(invalid) => {
             let (plan, all) = (refused(&invalid, before), apply::Applied::All);
-            tell(ctx, moves, &owner, &migration, &plan, None, &all).await?;
+            tell(ctx, moves, owner, &migration, &plan, None, &all).await?;
             return Ok(Action::requeue(LOOK_AGAIN));
         }
     };
-    let seen = observe::migration(&ctx.client, &owner, &migration.spec, &valid.target).await?;
+    let seen = observe::migration(&ctx.client, owner, &migration.spec, &valid.target).await?;
     let told = progress::ask(ctx, &seen).await;
     let plan = plan::migration(MoveInput {
-        owner: &owner,
+        owner,
         created: migration.creation_timestamp().map(|t| t.0),
         spec: &migration.spec,
         valid: &valid,
@@ -158,11 +169,11 @@ pub async fn reconcile_migration(
         | MigrationAction::Suspend { .. }
         | MigrationAction::Delete { .. } => migration,
     };
-    let applied = act(ctx, &owner, &valid, &plan).await?;
+    let applied = act(ctx, owner, &valid, &plan).await?;
     tell(
         ctx,
         moves,
-        &owner,
+        owner,
         &migration,
         &plan,
         told.as_ref(),
@@ -205,7 +216,7 @@ async fn tell(
         now: Timestamp::now(),
     };
     let status = status::of_migration(&report);
-    publish(ctx, migration, before, &status, |s| &s.conditions).await?;
+    publish(ctx, migration, before, &status).await?;
     moves.tell(&owner.id, &migration.spec.cluster, &status);
     Ok(())
 }
@@ -257,3 +268,6 @@ async fn act(
 async fn delete(ctx: &Context, owner: &BackupOwner, name: &str, uid: &str) -> Result<(), Error> {
     work::delete::<Job>(ctx, owner, (name, uid), DeleteParams::foreground()).await
 }
+
+#[cfg(test)]
+mod tests;

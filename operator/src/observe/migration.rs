@@ -5,13 +5,17 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{PersistentVolumeClaim, Pod, PodSpec},
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
 use readstates_operator_api::{
-    MigrationPhase, ReadStateCluster, ReadStateMigration, ReadStateMigrationSpec,
+    MigrationPhase, MigrationTarget, ReadStateCluster, ReadStateMigration, ReadStateMigrationSpec,
     labels::{Component, selector_text},
 };
+use serde::Deserialize;
 
-use super::{backups, certificates, children, credentials};
+use super::{backups, certificates, children, credentials, stored::stored};
 use crate::{
     error::Error,
     names::{self, MOVING_TO, STORE},
@@ -94,25 +98,28 @@ async fn secrets(
 }
 
 async fn others(client: &Client, own: &Identity) -> Result<Vec<OtherMove>, Error> {
-    let api: Api<ReadStateMigration> = Api::namespaced(client.clone(), &own.namespace);
-    let found = api.list(&ListParams::default()).await;
+    let all = ListParams::default();
+    let found = stored::<ReadStateMigration>(client, &own.namespace, &all).await;
     let found = found.map_err(|source| Error::Read {
         what: "the ReadStateMigrations".to_owned(),
         source,
     })?;
-    let others = found.items.into_iter();
+    let others = found.iter();
     let others = others.filter(|other| other.uid().as_ref() != Some(&own.uid));
-    let seen = others.map(|other| OtherMove {
+    Ok(others.map(other_move).collect())
+}
+
+/// Whatever else of it cannot be read, these fields say whether it is in the way.
+fn other_move(other: &DynamicObject) -> OtherMove {
+    let (spec, status) = (&other.data["spec"], &other.data["status"]);
+    let phase = MigrationPhase::deserialize(&status["phase"]);
+    OtherMove {
         name: other.name_any(),
         created: other.creation_timestamp().map(|t| t.0),
-        complete: other
-            .status
-            .as_ref()
-            .is_some_and(|status| status.phase == MigrationPhase::Complete),
-        cluster: other.spec.cluster,
-        target: other.spec.target,
-    });
-    Ok(seen.collect())
+        complete: phase.is_ok_and(|phase| phase == MigrationPhase::Complete),
+        cluster: spec["cluster"].as_str().map(str::to_owned),
+        target: MigrationTarget::deserialize(&spec["target"]).ok(),
+    }
 }
 
 async fn has_claim(client: &Client, namespace: &str, name: &str) -> Result<bool, Error> {
@@ -201,5 +208,35 @@ fn stores(name: String, pod: Option<&PodSpec>) -> MemberStores {
         name,
         store: value(STORE),
         moving_to: value(MOVING_TO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn other(target: Value, phase: &str) -> OtherMove {
+        let stored = json!({
+            "apiVersion": "readstates.dev/v1alpha1", "kind": "ReadStateMigration",
+            "metadata": { "name": "other" },
+            "spec": { "cluster": "old", "members": "NotYetInvented", "target": target },
+            "status": { "phase": phase },
+        });
+        other_move(&serde_json::from_value(stored).unwrap())
+    }
+
+    #[test]
+    fn of_a_move_of_a_later_release_is_known_what_can_be_read() {
+        let whole = other(json!({ "cluster": "new" }), "Complete");
+        let target = whole.target.unwrap();
+        assert_eq!(target.cluster.as_deref(), Some("new"));
+        assert_eq!(
+            (whole.cluster.as_deref(), whole.complete),
+            (Some("old"), true)
+        );
+        let part = other(json!({ "cluster": ["new"] }), "NotYetInvented");
+        assert_eq!((part.target, part.complete), (None, false));
     }
 }

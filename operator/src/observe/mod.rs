@@ -18,6 +18,7 @@ mod migration;
 mod moves;
 mod nodes;
 mod restore;
+mod stored;
 mod super_disks;
 mod volumes_of;
 
@@ -41,6 +42,7 @@ pub use self::{
     },
     identity::{ISSUING, NEXT, OLD, identity},
     migration::{migration, move_jobs},
+    stored::{read, stored},
 };
 use crate::{
     connections::PodClients,

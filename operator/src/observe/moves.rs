@@ -6,14 +6,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams},
+    api::{DynamicObject, ListParams},
 };
 use readstates_operator_api::{
     HandOver, ReadStateCluster, ReadStateMigration, RestorePhase, RestoreStatus,
     labels::{CLUSTER, COMPONENT, Component},
 };
 
-use super::{backups, migration::member};
+use super::{
+    backups,
+    migration::member,
+    stored::{read, stored},
+};
 use crate::{
     error::Error,
     spec::Identity,
@@ -33,10 +37,9 @@ pub(super) async fn handed_over(
     if !starts {
         return Ok(None);
     }
-    let kind = ApiResource::erase::<ReadStateMigration>(&());
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &id.namespace, &kind);
-    match api.list(&ListParams::default()).await {
-        Ok(found) => Ok(away_by(found.items, &id.name)),
+    let all = ListParams::default();
+    match stored::<ReadStateMigration>(client, &id.namespace, &all).await {
+        Ok(found) => Ok(away_by(found, &id.name)),
         // Of a release before there were moves, nothing was handed over.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(Seen::Unknown(format!(
@@ -62,8 +65,7 @@ fn away_by(found: Vec<DynamicObject>, cluster: &str) -> Option<Seen<HandedOver>>
         if of_another {
             continue;
         }
-        let read = serde_json::to_value(&object).and_then(serde_json::from_value);
-        match read {
+        match read(&object) {
             Ok(migration) => {
                 if let Some(gone) = away(&migration, cluster) {
                     return Some(Seen::Known(gone));

@@ -65,8 +65,10 @@ pub struct MemberStores {
 pub struct OtherMove {
     pub name: String,
     pub created: Option<Timestamp>,
-    pub cluster: String,
-    pub target: MigrationTarget,
+    /// None: it cannot be read, as with a move that was written for a later release.
+    pub cluster: Option<String>,
+    /// None: it cannot be read.
+    pub target: Option<MigrationTarget>,
     /// Whether it is over.
     pub complete: bool,
 }

@@ -26,7 +26,8 @@ pub struct BackupSeen {
     /// The `ReadStateCluster` that it is a backup of.
     pub cluster: String,
     pub created: Timestamp,
-    pub phase: BackupPhase,
+    /// None: it cannot be read, as when it was written for a later release.
+    pub phase: Option<BackupPhase>,
     /// The backup, once it is complete.
     pub made: Option<BackupMade>,
     /// What its condition Complete says.
@@ -34,8 +35,12 @@ pub struct BackupSeen {
 }
 
 impl BackupSeen {
+    /// Nothing is waited for that may never be told.
     fn is_over(&self) -> bool {
-        matches!(self.phase, BackupPhase::Complete | BackupPhase::Failed)
+        matches!(
+            self.phase,
+            Some(BackupPhase::Complete | BackupPhase::Failed) | None
+        )
     }
 }
 
@@ -68,7 +73,10 @@ pub fn times_step(
         times.last_between(after, now)
     };
     let make = (!schedule.suspend && !goes_on).then(due).flatten();
-    let complete = || backups.iter().filter(|b| b.phase == BackupPhase::Complete);
+    let complete = || {
+        let all = backups.iter();
+        all.filter(|b| b.phase == Some(BackupPhase::Complete))
+    };
     let delete: Vec<_> = backups
         .iter()
         .filter(|backup| !schedule.suspend && !is_kept(schedule, &backups, backup, now))
@@ -79,7 +87,7 @@ pub fn times_step(
         .collect();
     let decided = backups.iter().find(|backup| {
         let phase = backup.phase;
-        !matches!(phase, BackupPhase::Waiting | BackupPhase::Running)
+        !matches!(phase, Some(BackupPhase::Waiting | BackupPhase::Running))
     });
     let trouble = decided.and_then(trouble);
     let pruned = (!delete.is_empty()).then(|| BackupsPruned {
@@ -104,7 +112,14 @@ pub fn times_step(
 /// What is wrong with a backup.
 fn trouble(backup: &BackupSeen) -> Option<(Reason, String)> {
     let (name, words) = (&backup.name, &backup.words);
-    let said = match backup.phase {
+    let Some(phase) = backup.phase else {
+        let words = format!(
+            "ReadStateBackup {name} cannot be read, and is kept: was it written for a later release? Update the operator, or \
+             delete it"
+        );
+        return Some((Reason::NotObserved, words));
+    };
+    let said = match phase {
         BackupPhase::Waiting | BackupPhase::Running | BackupPhase::Complete => return None,
         BackupPhase::Failed => format!("the last backup failed (ReadStateBackup {name}): {words}"),
         BackupPhase::Refused => format!(
@@ -114,7 +129,8 @@ fn trouble(backup: &BackupSeen) -> Option<(Reason, String)> {
     Some((Reason::BackupFailed, said))
 }
 
-/// Whether a backup stays: what either rule keeps, what is not over, and a failure that no success has followed.
+/// Whether a backup stays: what either rule keeps, what is not over or cannot be read, and a failure that no success has
+/// followed.
 fn is_kept(
     schedule: &ValidatedSchedule,
     newest_first: &[BackupSeen],
@@ -126,12 +142,12 @@ fn is_kept(
     };
     let newer = |phase| {
         let all = newest_first.iter().take_while(|b| b.uid != backup.uid);
-        all.filter(|b| b.phase == phase).count()
+        all.filter(|b| b.phase == Some(phase)).count()
     };
     match backup.phase {
-        BackupPhase::Waiting | BackupPhase::Running | BackupPhase::Refused => true,
-        BackupPhase::Failed => newer(BackupPhase::Complete) == 0,
-        BackupPhase::Complete => {
+        Some(BackupPhase::Waiting | BackupPhase::Running | BackupPhase::Refused) | None => true,
+        Some(BackupPhase::Failed) => newer(BackupPhase::Complete) == 0,
+        Some(BackupPhase::Complete) => {
             let count = usize::try_from(rule.last.unwrap_or_default()).unwrap_or_default();
             let days = u64::try_from(rule.days.unwrap_or_default()).unwrap_or_default();
             let made = backup

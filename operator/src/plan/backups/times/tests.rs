@@ -35,7 +35,7 @@ fn backup(created: &str, phase: BackupPhase) -> BackupSeen {
         uid: format!("uid-{created}"),
         cluster: "chat".to_owned(),
         created: at(created),
-        phase,
+        phase: Some(phase),
         made: (phase == BackupPhase::Complete).then_some(made),
         words: "no room".to_owned(),
     }
@@ -136,6 +136,29 @@ fn a_backup_that_cannot_begin_is_told_and_keeps_others_from_being_made() {
 }
 
 #[test]
+fn a_backup_that_cannot_be_read_is_kept_and_told_and_keeps_no_other_from_being_made() {
+    let unread = BackupSeen {
+        phase: None,
+        ..backup("2026-01-02T03:00:00Z", Complete)
+    };
+    let newest = Some(Retention {
+        last: Some(1),
+        days: None,
+    });
+    let all = [unread, backup("2026-01-01T03:00:00Z", Complete)];
+    let after = step(&schedule(newest), &all, "2026-01-03T03:00:00Z");
+    assert_eq!(after.make, Some(at("2026-01-03T03:00:00Z")));
+    // It is none of the complete ones that are counted, and stays.
+    assert_eq!(after.delete, []);
+    let (reason, words) = after.results.trouble.unwrap();
+    assert_eq!(reason, Reason::NotObserved);
+    assert!(
+        words.starts_with("ReadStateBackup b-2026-01-02T03:00:00Z cannot be read"),
+        "{words}"
+    );
+}
+
+#[test]
 fn backups_of_another_cluster_are_not_counted_told_or_deleted() {
     // A schedule of this name was for `mail` before it was deleted and created again for `chat`.
     let of_mail = |created, phase| BackupSeen {
@@ -192,9 +215,9 @@ proptest! {
         let rule = Retention { last: Some(last), days: None };
         let step = step(&schedule(Some(rule)), &all, "2026-02-01T00:00:00Z");
         let kept = |b: &&BackupSeen| step.delete.iter().all(|d| d.uid != b.uid);
-        let left = all.iter().filter(kept).filter(|b| b.phase == Complete).count();
-        let complete = all.iter().filter(|b| b.phase == Complete).count();
+        let left = all.iter().filter(kept).filter(|b| b.phase == Some(Complete)).count();
+        let complete = all.iter().filter(|b| b.phase == Some(Complete)).count();
         prop_assert_eq!(left, complete.min(usize::try_from(last).unwrap()));
-        prop_assert!(all.iter().filter(|b| b.phase == Running).all(|b| kept(&b)));
+        prop_assert!(all.iter().filter(|b| b.phase == Some(Running)).all(|b| kept(&b)));
     }
 }

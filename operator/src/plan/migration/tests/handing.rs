@@ -328,8 +328,8 @@ fn of_two_moves_into_one_cluster_the_later_one_is_refused() {
     m.seen.others = vec![OtherMove {
         name: "first".to_owned(),
         created: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-        cluster: "talk".to_owned(),
-        target: serde_json::from_value(json!({ "cluster": "mail" })).unwrap(),
+        cluster: Some("talk".to_owned()),
+        target: Some(serde_json::from_value(json!({ "cluster": "mail" })).unwrap()),
         complete: false,
     }];
     let plan = m.plan();
