@@ -67,6 +67,19 @@ pub(crate) async fn cql(target: &CqlTarget, login: CqlLogin) -> Result<Arc<CqlSt
     Ok(store)
 }
 
+/// The same, to read all that is in it: not while a restore into it is half done.
+///
+/// # Errors
+/// As [`cql`]; and when such a restore has begun and not ended.
+pub(crate) async fn whole_cql(
+    target: &CqlTarget,
+    login: CqlLogin,
+) -> Result<Arc<CqlStore>, NotOpened> {
+    let store = cql(target, login).await?;
+    store.is_whole().await.map_err(NotOpened::Away)?;
+    Ok(store)
+}
+
 /// A refusal is believed when it has stood for a while.
 async fn until_it_answers(ask: impl AsyncFn() -> Result<(), NotOpened>) -> Result<(), NotOpened> {
     let begun = Instant::now();

@@ -17,6 +17,7 @@ use super::{
     marker::{Marker, Work},
     progress::size,
     report::CreateReport,
+    seal::SealError,
 };
 use crate::store::Scan;
 
@@ -82,6 +83,7 @@ pub(super) async fn run(
     let id = BackupId::new(Timestamp::now()).map_err(|_| BackupError::Random)?;
     let marker = Marker::begin(repository, Work::Create, &id).await?;
     let creating = async {
+        same_key(repository).await?;
         let create = Create {
             repository,
             scan,
@@ -97,6 +99,25 @@ pub(super) async fn run(
     let created = created?;
     ended?;
     Ok(created)
+}
+
+/// Whether the backups that are there have this key, or none as this one: those of several keys cannot be listed or pruned
+/// together. One that can be read says so; what is damaged says nothing.
+async fn same_key(repository: &Repository) -> Result<(), BackupError> {
+    let mut refusal = Ok(());
+    for id in repository.backups().await?.iter().rev() {
+        match repository.manifest_of(id).await {
+            Ok(_) => return Ok(()),
+            Err(BackupError::Sealed {
+                object,
+                source:
+                    source @ (SealError::NoKey | SealError::NotEncrypted | SealError::Decryption),
+            }) => refusal = Err(BackupError::OtherKey { object, source }),
+            Err(BackupError::Sealed { .. } | BackupError::Manifest { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    refusal
 }
 
 struct Create<'a> {

@@ -50,6 +50,16 @@ pub enum BackupError {
         /// What is wrong with it.
         source: SealError,
     },
+    /// The backups of the place have another key.
+    #[error(
+        "--encryption-key-file: the backups here have another key, or none, and one that is added with this could not be \
+         listed and pruned together with them: give their key, or another place. Object {object}"
+    )]
+    OtherKey {
+        object: String,
+        /// Why it cannot be read with this one.
+        source: SealError,
+    },
     /// A manifest cannot be understood.
     #[error("object {object} is no manifest that this version of readstates knows")]
     Manifest {
@@ -127,6 +137,12 @@ pub enum BackupError {
         /// Rows that are there.
         rows: u64,
     },
+    /// What was restored is not there.
+    #[error(
+        "user {user} was written and is not there: something newer hides it, such as a row that was deleted within the last \
+         minute or by a clock that is ahead. Wait a minute, and run it again"
+    )]
+    Hidden { user: u64 },
     /// Stamps are too far ahead.
     #[error(
         "the highest stamp known is {hours} hours ahead of this machine's clock, and no member would serve above it: \
@@ -169,6 +185,7 @@ impl BackupError {
             | Self::ClockBehind { .. }
             | Self::Once(_)
             | Self::NoRecord(_)
+            | Self::OtherKey { .. }
             | Self::NoUser { .. } => 3,
             Self::Damaged { .. }
             | Self::Unreadable { .. }
@@ -204,6 +221,7 @@ impl BackupError {
             | Self::Packing(_)
             | Self::Report { .. }
             | Self::Incomplete { .. }
+            | Self::Hidden { .. }
             | Self::Suspended => 1,
         }
     }

@@ -138,10 +138,10 @@ async fn pruned(
     })
 }
 
-/// The backups that are kept, and the others.
+/// The backups that are kept, and the others. The newest is kept however old it is.
 fn divide(mut all: Vec<BackupId>, rule: &Rule, now: Timestamp) -> (Vec<BackupId>, Vec<BackupId>) {
     all.sort_unstable();
-    let first_kept = all.len().saturating_sub(rule.keep_last);
+    let first_kept = all.len().saturating_sub(rule.keep_last.max(1));
     let is_young = |id: &BackupId| {
         let days = rule.keep_days.unwrap_or(0);
         let age = now.duration_since(id.begun()).as_secs();
@@ -195,7 +195,7 @@ mod tests {
             let ids: Vec<BackupId> = backups.iter().map(|(id, _)| id.clone()).collect();
             let (kept, expired) = divide(ids, &rule, at(0));
             prop_assert_eq!(kept.len() + expired.len(), backups.len());
-            prop_assert!(kept.len() >= keep_last.min(backups.len()));
+            prop_assert!(kept.len() >= keep_last.max(1).min(backups.len()));
             for id in &expired {
                 prop_assert!(kept.len() >= keep_last && kept.iter().rev().take(keep_last).all(|kept| kept > id));
                 let days = at(0).duration_since(id.begun()).as_secs() / 86_400;

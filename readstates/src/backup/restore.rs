@@ -145,7 +145,34 @@ pub(super) async fn run(
         let backup = manifest.id.clone();
         return Err(BackupError::NoUser { user, backup });
     }
+    if !restored.dry_run {
+        is_seen(into, wish.user, &restored).await?;
+    }
     Ok(restored)
+}
+
+/// What was written must be read again: a row that was deleted a moment ago, or by a clock that is ahead, hides it.
+async fn is_seen(into: &Opened, user: Option<u64>, restored: &Restored) -> Result<(), BackupError> {
+    match user {
+        Some(_) if restored.users == 0 => Ok(()),
+        Some(user) => {
+            let there = into.store.load(user).await?.map(|stored| stored.stamp);
+            match there == Some(restored.stamp) {
+                true => Ok(()),
+                false => Err(BackupError::Hidden { user }),
+            }
+        }
+        None => {
+            let rows = look(&*into.scan, writer(&restored.id), true).await?.rows;
+            match rows >= restored.users {
+                true => Ok(()),
+                false => Err(BackupError::Incomplete {
+                    wanted: restored.users,
+                    rows,
+                }),
+            }
+        }
+    }
 }
 
 /// Writes all chunks from `first` on, in their order, and tells after each how many are written. Damage ends it.

@@ -40,15 +40,14 @@ pub(super) fn is_absent(config: &StoreConfig) -> bool {
     matches!(config, StoreConfig::Embedded(folder) if !EmbeddedStore::is_in(folder))
 }
 
-/// Opens a store that is there.
+/// Opens a store that is there, to read all that is in it.
 pub(crate) async fn open(config: &StoreConfig, login: CqlLogin) -> Result<Opened, BackupError> {
     match config {
         StoreConfig::Embedded(folder) if is_absent(config) => {
             Err(BackupError::NoStore(folder.clone()))
         }
-        StoreConfig::Embedded(_) | StoreConfig::Memory | StoreConfig::Cql(_) => {
-            open_or_make(config, login).await
-        }
+        StoreConfig::Cql(target) => Ok(Opened::of(offline::whole_cql(target, login).await?)),
+        StoreConfig::Embedded(_) | StoreConfig::Memory => open_or_make(config, login).await,
     }
 }
 

@@ -185,7 +185,7 @@ pub struct BackupPruneArgs {
     #[arg(long, value_name = "N")]
     pub keep_last: Option<NonZeroUsize>,
 
-    /// Keep also all backups of the last so many days.
+    /// Keep also all backups of the last so many days, and the newest however old it is.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "D")]
     pub keep_days: Option<u32>,
 

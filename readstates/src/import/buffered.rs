@@ -16,11 +16,22 @@ const KNOWN_BY: usize = 4096;
 /// What some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How an input begins: enough to tell that a checkpoint is of another one.
+/// How an input begins, or what is before a place in it: enough to tell that a checkpoint is of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Beginning {
+pub(super) struct Excerpt {
     bytes: u64,
     sha256: String,
+}
+
+impl Excerpt {
+    fn of(bytes: &[u8]) -> Self {
+        let hash = digest::digest(&digest::SHA256, bytes);
+        let digits = hash.as_ref().iter();
+        Self {
+            bytes: bytes.len() as u64,
+            sha256: digits.map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
 }
 
 /// Bytes on their way in.
@@ -29,6 +40,8 @@ pub(super) struct Buffered {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// The last bytes before `start`.
+    behind: Vec<u8>,
     /// Bytes and line ends before `start`.
     pub(super) offset: u64,
     pub(super) lines: u64,
@@ -93,6 +106,7 @@ impl Buffered {
             buffer: vec![0; AT_ONCE],
             start: 0,
             end: 0,
+            behind: Vec::new(),
             offset: 0,
             lines: 0,
         }
@@ -100,7 +114,7 @@ impl Buffered {
 
     /// Looks at the first bytes, as many as `known` says or as there are, and steps over a byte order mark. To be called
     /// first.
-    pub(super) fn beginning(&mut self, known: Option<&Beginning>) -> io::Result<Beginning> {
+    pub(super) fn beginning(&mut self, known: Option<&Excerpt>) -> io::Result<Excerpt> {
         let wanted = known.map_or(KNOWN_BY, |known| {
             usize::try_from(known.bytes)
                 .unwrap_or(KNOWN_BY)
@@ -114,13 +128,7 @@ impl Buffered {
                 Err(error) => return Err(error),
             }
         }
-        let first = &self.buffer[..self.end.min(wanted)];
-        let hash = digest::digest(&digest::SHA256, first);
-        let digits = hash.as_ref().iter();
-        let beginning = Beginning {
-            bytes: first.len() as u64,
-            sha256: digits.map(|byte| format!("{byte:02x}")).collect(),
-        };
+        let beginning = Excerpt::of(&self.buffer[..self.end.min(wanted)]);
         if self.data().starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len());
         }
@@ -148,14 +156,33 @@ impl Buffered {
     pub(super) fn consume(&mut self, bytes: usize) {
         let taken = &self.buffer[self.start..self.start + bytes];
         self.lines += memchr::memchr_iter(b'\n', taken).count() as u64;
+        self.behind
+            .extend_from_slice(&taken[taken.len().saturating_sub(KNOWN_BY)..]);
+        // Seldom, so that it is cheap.
+        if self.behind.len() > 16 * KNOWN_BY {
+            self.behind.drain(..self.behind.len() - KNOWN_BY);
+        }
         self.offset += bytes as u64;
         self.start += bytes;
     }
 
-    /// Goes on to a place, which is at this many line ends.
-    pub(super) fn skip_to(&mut self, offset: u64, lines: u64) -> io::Result<()> {
-        if self.offset < offset && self.input.go_to(offset)? {
-            (self.start, self.end, self.offset) = (0, 0, offset);
+    /// What is before the place that this is at.
+    pub(super) fn before(&self) -> Excerpt {
+        Excerpt::of(&self.behind[self.behind.len().saturating_sub(KNOWN_BY)..])
+    }
+
+    /// Goes on to a place, which is at this many line ends. False: something else is before it than `known`.
+    pub(super) fn skip_to(
+        &mut self,
+        offset: u64,
+        lines: u64,
+        known: Option<&Excerpt>,
+    ) -> io::Result<bool> {
+        let looked_at = known.map_or(0, |known| known.bytes);
+        let place = offset.saturating_sub(looked_at);
+        if self.offset < place && self.input.go_to(place)? {
+            (self.start, self.end, self.offset) = (0, 0, place);
+            self.behind.clear();
         }
         while self.offset < offset {
             if !self.fill()? {
@@ -165,7 +192,11 @@ impl Buffered {
             self.consume(left.min(self.data().len()));
         }
         self.lines = lines;
-        Ok(())
+        Ok(known.is_none_or(|known| {
+            let bytes = usize::try_from(known.bytes).unwrap_or(usize::MAX);
+            let place = self.behind.len().checked_sub(bytes);
+            place.is_some_and(|place| Excerpt::of(&self.behind[place..]) == *known)
+        }))
     }
 }
 
@@ -197,7 +228,7 @@ mod tests {
             let beginning = buffered.beginning(None).unwrap();
             assert_eq!(beginning.bytes, 4096);
             assert_eq!(buffered.offset, 0);
-            buffered.skip_to(700_000, 140_000).unwrap();
+            assert!(buffered.skip_to(700_000, 140_000, None).unwrap());
             assert_eq!(all(&mut buffered).len(), 300_000);
             assert_eq!((buffered.offset, buffered.lines), (1_000_000, 200_000));
         }
@@ -206,8 +237,39 @@ mod tests {
             Buffered::of_bytes(text.as_bytes()),
         ] {
             buffered.beginning(None).unwrap();
-            let error = buffered.skip_to(1_000_001, 1).unwrap_err();
+            let error = buffered.skip_to(1_000_001, 1, None).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn what_is_before_a_place_is_known_again_in_a_file_and_in_a_stream() {
+        let text: String = (0..100_000).map(|row| format!("{row}\n")).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let known = |place: u64| {
+            let mut buffered = Buffered::of_bytes(text.as_bytes());
+            buffered.beginning(None).unwrap();
+            assert!(buffered.skip_to(place, 1, None).unwrap());
+            buffered.before()
+        };
+        for place in [0, 3, 4096, 4097, 300_000, text.len() as u64] {
+            let known = known(place);
+            assert_eq!(known.bytes, place.min(4096));
+            // A digit more in a row behind the first 4 KiB.
+            let mut other = text.clone();
+            other.insert(5000, '7');
+            for (text, same) in [(&text, true), (&other, place < 5000)] {
+                fs::write(&path, text).unwrap();
+                for mut buffered in [
+                    Buffered::of_file(&path).unwrap(),
+                    Buffered::of_bytes(text.as_bytes()),
+                ] {
+                    buffered.beginning(None).unwrap();
+                    let found = buffered.skip_to(place, 1, Some(&known)).unwrap();
+                    assert_eq!(found, same, "{place}");
+                }
+            }
         }
     }
 

@@ -74,10 +74,9 @@ impl CqlSource {
         let (sender, receiver) = mpsc::channel(AHEAD);
         // Ends with the receiver, or with the runtime.
         tokio::spawn(async move {
-            if let Err(error) = gathering.all(&scan, token, &sender).await {
-                // The receiver may be gone.
-                let _ = sender.send(Err(error)).await;
-            }
+            let ended = gathering.all(&scan, token, &sender).await;
+            // The receiver may be gone.
+            let _ = sender.send(ended.map(|()| None)).await;
         });
         Ok(receiver)
     }
@@ -156,7 +155,7 @@ impl Gathering {
             bytes: std::mem::take(&mut self.bytes),
             position: Position::Cql { token },
         };
-        sender.send(Ok(window)).await.is_ok()
+        sender.send(Ok(Some(window))).await.is_ok()
     }
 }
 
@@ -248,7 +247,7 @@ mod tests {
         let values = ["1", "2", "3"].map(|text| Some(text.to_owned())).to_vec();
         gathering.add(&ForeignRow { token: 7, values });
         assert!(gathering.send(7, &sender).await);
-        let window = receiver.recv().await.unwrap().unwrap();
+        let window = receiver.recv().await.unwrap().unwrap().unwrap();
         assert_eq!((window.rows.len(), window.bytes), (1, 3));
         assert_eq!(window.position, Position::Cql { token: 7 });
         drop(receiver);

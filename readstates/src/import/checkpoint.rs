@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ImportError, buffered::Beginning, report::Tally, window::Position};
+use super::{ImportError, buffered::Excerpt, report::Tally, window::Position};
 
 /// The only format there is.
 const FORMAT: u32 = 1;
@@ -27,7 +27,7 @@ pub(super) struct About {
     /// The URLs of the service.
     pub(super) to: String,
     /// How a file begins.
-    pub(super) beginning: Option<Beginning>,
+    pub(super) beginning: Option<Excerpt>,
 }
 
 /// How far it is.
@@ -170,7 +170,11 @@ mod tests {
         assert_eq!(before, None);
         let (bytes, lines) = (7, 2);
         let saved = ImportState {
-            position: Some(Position::File { bytes, lines }),
+            position: Some(Position::File {
+                bytes,
+                lines,
+                before: None,
+            }),
             ..state()
         };
         checkpoint.save(&state()).unwrap();

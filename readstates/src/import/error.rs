@@ -37,10 +37,13 @@ pub enum ImportError {
     /// Redis cannot be read.
     #[error("--from: failed to read from Redis")]
     Redis(#[from] redis::RedisError),
+    /// What reads the source is gone.
+    #[error("--from: what reads it has failed and told no reason; run this again, and report it")]
+    Reader,
     /// A checkpoint was made with another input.
     #[error(
-        "--from: {name} does not begin as the input of the checkpoint did; give that one, or another --checkpoint to \
-         start over"
+        "--from: {name} is not the input of the checkpoint as far as that was read; give that one, or another \
+         --checkpoint to start over"
     )]
     OtherInput { name: String },
     /// The input ends before the place of the checkpoint.
@@ -123,6 +126,7 @@ impl ImportError {
             | Self::Password { .. }
             | Self::Database(_)
             | Self::Redis(_)
+            | Self::Reader
             | Self::Read {
                 source: ReadError::Io(_),
                 ..

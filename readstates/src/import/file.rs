@@ -6,9 +6,9 @@ use tokio::sync::mpsc;
 
 use super::{
     ImportError, Progression,
-    buffered::{Beginning, Buffered},
+    buffered::{Buffered, Excerpt},
     csv::{CsvReader, ReadError, Record},
-    lines,
+    lines::{self, Named},
     values::{Texts, import_of},
     window::{BadRow, Position, Row, Window},
 };
@@ -45,6 +45,7 @@ enum Rows {
     },
     Ndjson {
         line: Vec<u8>,
+        named: Named,
     },
 }
 
@@ -72,9 +73,9 @@ impl FileSource {
     /// Opens the file and goes to the place where it was left. `known`: how the file of a checkpoint began.
     pub(super) fn open(
         self,
-        known: Option<&Beginning>,
+        known: Option<&Excerpt>,
         from: Option<&Position>,
-    ) -> Result<(FileReader, Beginning), ImportError> {
+    ) -> Result<(FileReader, Excerpt), ImportError> {
         let io_failed = |source: io::Error| self.failed(source.into());
         let opened = match &self.file {
             Some(file) => Buffered::of_file(file),
@@ -86,15 +87,23 @@ impl FileSource {
             return Err(ImportError::OtherInput { name: self.name() });
         }
         let mut rows = self.rows(&mut input)?;
-        if let Some(Position::File { bytes, lines }) = from {
-            let skipped = input.skip_to(*bytes, *lines);
-            skipped.map_err(|error| match error.kind() {
+        if let Some(Position::File {
+            bytes,
+            lines,
+            before,
+        }) = from
+        {
+            let skipped = input.skip_to(*bytes, *lines, before.as_ref());
+            let is_same = skipped.map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => ImportError::Shorter {
                     name: self.name(),
                     bytes: *bytes,
                 },
                 _ => self.failed(error.into()),
             })?;
+            if !is_same {
+                return Err(ImportError::OtherInput { name: self.name() });
+            }
             if let Rows::Csv { reader, .. } = &mut rows {
                 reader.restart();
             }
@@ -110,7 +119,12 @@ impl FileSource {
     /// Reads what comes before the first row.
     fn rows(&self, input: &mut Buffered) -> Result<Rows, ImportError> {
         let reader = match self.format {
-            FileFormat::Ndjson => return Ok(Rows::Ndjson { line: Vec::new() }),
+            FileFormat::Ndjson => {
+                return Ok(Rows::Ndjson {
+                    line: Vec::new(),
+                    named: Named::of(&self.columns),
+                });
+            }
             FileFormat::Csv => CsvReader::new(self.delimiter),
             FileFormat::Tsv => CsvReader::of_tabs(),
         };
@@ -142,12 +156,7 @@ impl FileReader {
             loop {
                 let window = self.window(most);
                 let last = !matches!(window, Ok(Some(_)));
-                if let Some(window) = window.transpose()
-                    && sender.blocking_send(window).is_err()
-                {
-                    return;
-                }
-                if last {
+                if sender.blocking_send(window).is_err() || last {
                     return;
                 }
             }
@@ -169,6 +178,9 @@ impl FileReader {
         if rows.is_empty() && bad.is_empty() {
             return Ok(None);
         }
+        if let Rows::Ndjson { named, .. } = &mut self.rows {
+            named.are_there(&self.source.columns)?;
+        }
         let Buffered { offset, lines, .. } = self.input;
         Ok(Some(Window {
             rows,
@@ -177,6 +189,7 @@ impl FileReader {
             position: Position::File {
                 bytes: offset,
                 lines,
+                before: Some(self.input.before()),
             },
         }))
     }
@@ -203,9 +216,10 @@ impl FileReader {
                 let parsed = of_record(&record, &places, count, &source.columns);
                 Ok(Some(parsed))
             }
-            Rows::Ndjson { line } => {
+            Rows::Ndjson { line, named } => {
                 let found = lines::next(input, line).map_err(|error| source.failed(error))?;
-                Ok(found.map(|(number, whole)| of_line(number, line, whole, &source.columns)))
+                let of = |(number, whole)| of_line((number, line, whole), &source.columns, named);
+                Ok(found.map(of))
             }
         }
     }
@@ -233,12 +247,17 @@ fn of_record(record: &Record<'_>, places: &Places, count: usize, columns: &Colum
     }
 }
 
-fn of_line(number: u64, line: &[u8], whole: bool, columns: &Columns) -> Parsed {
-    let read = || {
+fn of_line(
+    (number, line, whole): (u64, &[u8], bool),
+    columns: &Columns,
+    named: &mut Named,
+) -> Parsed {
+    let mut read = || {
         if !whole {
             return Err("the line is longer than 1 MiB".to_owned());
         }
         let object = lines::object(line)?;
+        named.look(&object, columns);
         import_of(&lines::texts(&object, columns)?, columns)
     };
     let number = Some(number);

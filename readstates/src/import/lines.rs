@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{buffered::Buffered, csv::ReadError, values::Texts};
-use crate::rows::{Columns, FIELDS, Field};
+use crate::rows::{Columns, FIELDS, Field, NoColumn};
 
 /// The longest line. Read states take a few hundred bytes.
 const LONGEST: usize = 1 << 20;
@@ -48,6 +48,44 @@ pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
+/// Columns that were named and that no object has had yet: at the beginning that is a slip of the one who named them.
+#[derive(Debug)]
+pub(super) struct Named {
+    unseen: Vec<Field>,
+    /// The keys of the first object; `None`: there was none yet.
+    there: Option<Vec<String>>,
+}
+
+impl Named {
+    pub(super) fn of(columns: &Columns) -> Self {
+        let named = |field: &Field| columns.given(*field).is_some();
+        Self {
+            unseen: Field::ALL.into_iter().filter(named).collect(),
+            there: None,
+        }
+    }
+
+    pub(super) fn look(&mut self, object: &Map<String, Value>, columns: &Columns) {
+        self.unseen
+            .retain(|field| !object.contains_key(columns.name(*field)));
+        self.there
+            .get_or_insert_with(|| object.keys().cloned().collect());
+    }
+
+    /// After the first objects: whether each was in one of them. Not asked again.
+    pub(super) fn are_there(&mut self, columns: &Columns) -> Result<(), NoColumn> {
+        let Some(there) = &self.there else {
+            return Ok(());
+        };
+        let unseen = std::mem::take(&mut self.unseen);
+        let Some(field) = unseen.first() else {
+            return Ok(());
+        };
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        Err(columns.missing(*field, &there))
+    }
+}
+
 /// The values of an object by field.
 pub(super) fn texts<'a>(
     object: &'a Map<String, Value>,
@@ -57,6 +95,12 @@ pub(super) fn texts<'a>(
     for field in Field::ALL {
         let name = columns.name(field);
         texts[field.place()] = match object.get(name) {
+            None if field == Field::Message => {
+                return Err(format!(
+                    "{name} is missing: name its column with --columns message=NAME; null stands for a channel that was \
+                     never read"
+                ));
+            }
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(Cow::Borrowed(text.as_str())),
             Some(Value::Number(number)) => Some(Cow::Owned(number.to_string())),
@@ -101,8 +145,8 @@ mod tests {
     #[test]
     fn values_are_texts_or_numbers_of_any_size() {
         let columns: Columns = "user=u".parse().unwrap();
-        let row =
-            br#"{"u": 18446744073709551615, "channel_id": "2", "flags": null, "more": {"a": []}}"#;
+        let row = br#"{"u": 18446744073709551615, "channel_id": "2", "last_message_id": null, "flags": null,
+            "more": {"a": []}}"#;
         let object = object(row).unwrap();
         let texts = texts(&object, &columns).unwrap();
         assert_eq!(texts[0].as_deref(), Some("18446744073709551615"));
@@ -119,5 +163,35 @@ mod tests {
         let row = object(b"{\"user_id\": [1]}").unwrap();
         let refusal = texts(&row, &Columns::default()).unwrap_err();
         assert_eq!(refusal, "user_id is neither a text nor a number");
+        // It would be a channel that was never read.
+        let row = object(br#"{"user_id": 1, "channel_id": 2, "lastMessageId": "99"}"#).unwrap();
+        let refusal = texts(&row, &Columns::default()).unwrap_err();
+        assert!(
+            refusal.starts_with("last_message_id is missing: name its column"),
+            "{refusal}"
+        );
+        let columns = "message=lastMessageId".parse().unwrap();
+        let texts = texts(&row, &columns).unwrap();
+        assert_eq!(texts[Field::Message.place()].as_deref(), Some("99"));
+    }
+
+    #[test]
+    fn a_column_that_was_named_must_be_in_one_of_the_first_objects() {
+        let columns: Columns = "mentions=ping,flags=f".parse().unwrap();
+        let see = |rows: &[&str]| {
+            let mut named = Named::of(&columns);
+            for row in rows {
+                named.look(&object(row.as_bytes()).unwrap(), &columns);
+            }
+            named.are_there(&columns).map_err(|error| error.to_string())
+        };
+        assert_eq!(see(&[]), Ok(()));
+        assert_eq!(see(&[r#"{"ping": 1}"#, r#"{"f": null}"#]), Ok(()));
+        let refusal = see(&[r#"{"pings": 1, "f": 1}"#]).unwrap_err();
+        assert!(
+            refusal.contains("\"ping\" for the mentions")
+                && refusal.contains("there are: f, pings"),
+            "{refusal}"
+        );
     }
 }

@@ -48,7 +48,7 @@ const ATTEMPT: Duration = Duration::from_secs(30);
 const RETRIES: (u32, f64) = (1000, 10.0);
 
 /// A window, or why there is none.
-type Progression = Result<Window, ImportError>;
+type Progression = Result<Option<Window>, ImportError>;
 
 /// Runs the command.
 ///

@@ -1,7 +1,8 @@
 //! Hashes of a Redis server: a key for each user, with a field for each channel.
 //!
-//! The place to go on from is a cursor of SCAN, which is good for as long as the server is the same process or one with
-//! the same data: whatever was there the whole time is seen, some of it twice.
+//! The place to go on from is a cursor of SCAN: whatever was there the whole time is seen, some of it twice. It is a place
+//! in a table whose order is another one in each process, so with another one, as after a restart or a failover, all keys
+//! are gone over again from the first.
 
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub(super) struct RedisSource {
 struct Server {
     client: Client,
     connection: Option<MultiplexedConnection>,
+    /// The `run_id` of the process that was connected to last; `None`: it does not tell.
+    process: Option<String>,
+    /// How often that was not known to be the one before.
+    changes: u64,
 }
 
 struct Gathering {
@@ -90,11 +95,19 @@ impl RedisSource {
         let mut server = Server {
             client,
             connection: None,
+            process: None,
+            changes: 0,
         };
         // What is wrong with the address or the password is said at once.
         server.connect().await?;
         let cursor = match from {
-            Some(Position::Redis { cursor }) => *cursor,
+            Some(Position::Redis { cursor, process }) => {
+                let is_its = process.is_some() && *process == server.process;
+                if !is_its && *cursor != 0 {
+                    again();
+                }
+                if is_its { *cursor } else { 0 }
+            }
             Some(Position::File { .. } | Position::Cql { .. }) | None => 0,
         };
         let mut gathering = Gathering {
@@ -109,10 +122,9 @@ impl RedisSource {
         let (sender, receiver) = mpsc::channel(AHEAD);
         // Ends with the receiver, or with the runtime.
         tokio::spawn(async move {
-            if let Err(error) = gathering.all(&mut server, cursor, &sender).await {
-                // The receiver may be gone.
-                let _ = sender.send(Err(error.into())).await;
-            }
+            let ended = gathering.all(&mut server, cursor, &sender).await;
+            // The receiver may be gone.
+            let _ = sender.send(ended.map(|()| None).map_err(Into::into)).await;
         });
         Ok(receiver)
     }
@@ -127,7 +139,13 @@ impl Server {
             let connecting = self
                 .client
                 .get_multiplexed_async_connection_with_config(&config);
-            self.connection = Some(connecting.await?);
+            let mut connection = connecting.await?;
+            let process = process(&mut connection).await?;
+            if process.is_none() || process != self.process {
+                self.changes += 1;
+            }
+            self.process = process;
+            self.connection = Some(connection);
         }
         // Made above.
         self.connection
@@ -158,6 +176,26 @@ impl Server {
     }
 }
 
+/// The `run_id` of the process; `None`: it refuses to tell.
+async fn process(connection: &mut MultiplexedConnection) -> Result<Option<String>, RedisError> {
+    let mut info = redis::cmd("INFO");
+    info.arg("server");
+    let told: String = match info.query_async(connection).await {
+        Ok(told) => told,
+        Err(error) if is_final(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut ids = told.lines().filter_map(|line| line.strip_prefix("run_id:"));
+    Ok(ids.next().map(|id| id.trim().to_owned()))
+}
+
+fn again() {
+    tracing::warn!(
+        "Redis is not known to be the process that was read before: all keys are gone over again from the first, which \
+         changes nothing that is there"
+    );
+}
+
 /// Whether the server would say it again: it has refused the command, and not because it is not ready.
 fn is_final(error: &RedisError) -> bool {
     let not_ready = ["LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN"];
@@ -172,20 +210,32 @@ impl Gathering {
         sender: &mpsc::Sender<Progression>,
     ) -> Result<(), RedisError> {
         let glob = self.keys.glob();
-        let mut cursor = from;
+        let (mut cursor, mut changes) = (from, server.changes);
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&glob);
             scan.arg("COUNT").arg(KEYS);
             let (next, keys): (u64, Vec<Vec<u8>>) = server.ask(&scan).await?;
+            if server.changes != changes && cursor != 0 {
+                again();
+                (cursor, changes) = (0, server.changes);
+                continue;
+            }
+            changes = server.changes;
+            let process = server.process.clone();
+            let at = |cursor| Position::Redis {
+                cursor,
+                process: process.clone(),
+            };
+            let here = at(cursor);
             for key in keys {
-                if !self.hash(server, &key, cursor, sender).await? {
+                if !self.hash(server, &key, &here, sender).await? {
                     return Ok(());
                 }
             }
             // All that the cursor went over is gathered.
             cursor = next;
-            if (cursor == 0 || self.is_full()) && !self.send(cursor, sender).await {
+            if (cursor == 0 || self.is_full()) && !self.send(at(cursor), sender).await {
                 return Ok(());
             }
             if cursor == 0 {
@@ -194,15 +244,16 @@ impl Gathering {
         }
     }
 
-    /// Reads a hash. False: the import has ended. `cursor`: where the keys of this hash were found.
+    /// Reads a hash. False: the import has ended. `here`: where the keys of this hash were found.
     async fn hash(
         &mut self,
         server: &mut Server,
         key: &[u8],
-        cursor: u64,
+        here: &Position,
         sender: &mpsc::Sender<Progression>,
     ) -> Result<bool, RedisError> {
         let mut place = 0_u64;
+        let mut changes = server.changes;
         loop {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(key).arg(place).arg("COUNT").arg(HASH_FIELDS);
@@ -217,12 +268,17 @@ impl Gathering {
                 }
                 Err(error) => return Err(error),
             };
+            if server.changes != changes && place != 0 {
+                (place, changes) = (0, server.changes);
+                continue;
+            }
+            changes = server.changes;
             let (pairs, _) = pairs.as_chunks::<2>();
             for [field, value] in pairs {
                 self.add(key, field, value);
             }
             // A hash of a hundred thousand fields is more than one window: until it is done, the keys are read again.
-            if self.is_full() && !self.send(cursor, sender).await {
+            if self.is_full() && !self.send(here.clone(), sender).await {
                 return Ok(false);
             }
             if next == 0 {
@@ -290,14 +346,14 @@ impl Gathering {
     }
 
     /// Hands over what there is. False: the import has ended.
-    async fn send(&mut self, cursor: u64, sender: &mpsc::Sender<Progression>) -> bool {
+    async fn send(&mut self, position: Position, sender: &mpsc::Sender<Progression>) -> bool {
         let window = Window {
             rows: std::mem::take(&mut self.rows),
             bad: std::mem::take(&mut self.bad),
             bytes: std::mem::take(&mut self.bytes),
-            position: Position::Redis { cursor },
+            position,
         };
-        sender.send(Ok(window)).await.is_ok()
+        sender.send(Ok(Some(window))).await.is_ok()
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{
     ImportError, Progression,
-    buffered::Beginning,
+    buffered::Excerpt,
     cassandra::CqlSource,
     checkpoint::ImportState,
     file::FileSource,
@@ -97,7 +97,7 @@ impl Source {
         self,
         before: Option<&ImportState>,
         most: usize,
-    ) -> Result<(mpsc::Receiver<Progression>, Option<Beginning>), ImportError> {
+    ) -> Result<(mpsc::Receiver<Progression>, Option<Excerpt>), ImportError> {
         let position = before.and_then(|before| before.position.as_ref());
         match self {
             Self::File(source) => {

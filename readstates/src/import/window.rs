@@ -3,6 +3,8 @@
 use readstates_api::batch::v3::Import;
 use serde::{Deserialize, Serialize};
 
+use super::buffered::Excerpt;
+
 /// A row that makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
@@ -26,11 +28,22 @@ pub(super) struct BadRow {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Position {
     /// Bytes and line ends of a file.
-    File { bytes: u64, lines: u64 },
+    File {
+        bytes: u64,
+        lines: u64,
+        /// What is before them; `None`: a checkpoint of an earlier release does not say.
+        #[serde(default)]
+        before: Option<Excerpt>,
+    },
     /// All partitions of a table before this token.
     Cql { token: i64 },
     /// A cursor of SCAN: what it has gone over is done.
-    Redis { cursor: u64 },
+    Redis {
+        cursor: u64,
+        /// The `run_id` of the process whose cursor it is; `None`: it is not known.
+        #[serde(default)]
+        process: Option<String>,
+    },
 }
 
 /// Some rows in the order of their source.

@@ -83,12 +83,13 @@ impl Work {
 
     pub(super) async fn all(&mut self) -> Result<(), ImportError> {
         while self.state.tally.rows < self.limit {
-            let Some(window) = self.windows.recv().await else {
-                // Only the end of the source is the end of the import.
+            // What reads the source says when that ends; if it is gone without, it has failed.
+            let read = self.windows.recv().await;
+            let Some(window) = read.ok_or(ImportError::Reader)?? else {
                 self.state.done = true;
                 return self.save();
             };
-            self.window(window?).await?;
+            self.window(window).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::MigrateError;
 use crate::{
     config::StoreConfig,
     offline::{self, NotOpened},
-    store::{CqlLogin, CqlTarget, EmbeddedStore, MemoryStore, Scan, Store},
+    store::{CqlLogin, CqlStore, CqlTarget, EmbeddedStore, MemoryStore, Scan, Store},
 };
 
 /// A store that is read as a whole, and what tells it from others.
@@ -73,7 +73,24 @@ pub(super) async fn open(
                 Err(MigrateError::NoStore { flag, folder })
             }
         },
-        StoreConfig::Cql(target) => cql(flag, target, login).await,
+        StoreConfig::Cql(target) => {
+            let store = offline::cql(target, login).await;
+            cql(flag, target, store).await
+        }
+    }
+}
+
+/// Opens the store of --store, to read all that is in it.
+pub(super) async fn source(config: &StoreConfig, login: CqlLogin) -> Result<End, MigrateError> {
+    let flag = "--store";
+    match config {
+        StoreConfig::Cql(target) => {
+            let store = offline::whole_cql(target, login).await;
+            cql(flag, target, store).await
+        }
+        StoreConfig::Memory | StoreConfig::Embedded(_) => {
+            open(flag, config, login, Absent::Refuse).await
+        }
     }
 }
 
@@ -90,9 +107,13 @@ async fn embedded(
     Ok(End::new(config.to_string(), id, store))
 }
 
-async fn cql(flag: &'static str, target: &CqlTarget, login: CqlLogin) -> Result<End, MigrateError> {
+async fn cql(
+    flag: &'static str,
+    target: &CqlTarget,
+    store: Result<Arc<CqlStore>, NotOpened>,
+) -> Result<End, MigrateError> {
     let not_opened = |source| MigrateError::NotOpened { flag, source };
-    let store = offline::cql(target, login).await.map_err(not_opened)?;
+    let store = store.map_err(not_opened)?;
     let id = store.table_id().await;
     let id = id.map_err(|error| not_opened(NotOpened::Away(error)))?;
     Ok(End::new(target.to_string(), id, store))

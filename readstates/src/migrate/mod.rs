@@ -131,7 +131,7 @@ async fn open(args: MoveArgs, absent: Absent, records: bool) -> Result<Move, Mig
     if store == to {
         return Err(MigrateError::Same(to.to_string()));
     }
-    let source = end::open("--store", &store, login, Absent::Refuse).await?;
+    let source = end::source(&store, login).await?;
     let target = end::open("--to", &to, to_login, absent).await?;
     let wish = Wish {
         checkpoint,

@@ -45,6 +45,8 @@ pub(super) struct Counts {
     pub(super) unreadable: Counter,
     /// Requests of a route whose body was too large to be read.
     pub(super) too_large: Counter,
+    /// Writes of which the old system did not say whether they are done.
+    pub(super) unknown: Counter,
     /// How often a user ceased to be proven.
     pub(super) unproven: Counter,
     pub(super) equal: Counter,
@@ -137,8 +139,9 @@ impl Counts {
             ("dropped", &self.dropped),
             ("unreadable", &self.unreadable),
             ("too_large", &self.too_large),
+            ("unknown", &self.unknown),
         ];
-        let help = "Writes that the old system has done, by what became of them at the service.";
+        let help = "Writes that the old system has done or may have done, by what became of them at the service.";
         family("readstates_mirror_writes_total", help, "result", &writes);
         let comparisons = [
             ("equal", &self.equal),
@@ -169,11 +172,13 @@ impl fmt::Display for Counts {
             &self.dropped,
             &self.unreadable,
             &self.too_large,
+            &self.unknown,
         ];
-        let [failed, dropped, unreadable, too_large] = lost.map(Counter::get);
+        let [failed, dropped, unreadable, too_large, unknown] = lost.map(Counter::get);
         writeln!(
             f,
-            "writes         {} mirrored, {failed} failed, {dropped} dropped, {unreadable} unreadable, {too_large} too large",
+            "writes         {} mirrored, {failed} failed, {dropped} dropped, {unreadable} unreadable, {too_large} too large, \
+             {unknown} unknown",
             self.mirrored.get()
         )?;
         let skipped: u64 = self.skipped.iter().map(Counter::get).sum();

@@ -170,6 +170,17 @@ impl Mirror {
                 drop(under_way);
             }
             (Effect::Unknown, Write::Parts(parts)) => {
+                self.counts.unknown.increment(parts.len() as u64);
+                if let Ok(answer) = &answer
+                    && let Some(left_out) = self.log.take(std::time::Instant::now())
+                {
+                    let status = answer.status().as_u16();
+                    tracing::warn!(
+                        left_out,
+                        status,
+                        "the old system's answer to a write does not say whether it is done; the service does not get it"
+                    );
+                }
                 for part in parts {
                     part.lost(&self.proven, &self.counts);
                 }

@@ -103,7 +103,8 @@ impl Columns {
         Ok(places)
     }
 
-    fn missing(&self, field: Field, there: &[&str]) -> NoColumn {
+    /// The refusal for a field whose column is not among these.
+    pub(crate) fn missing(&self, field: Field, there: &[&str]) -> NoColumn {
         NoColumn {
             key: field.key(),
             name: self.name(field).to_owned(),

@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use readstates::store::{CqlLogin, CqlStore, EmbeddedStore, Scan, Store};
+use jiff::Timestamp;
+use readstates::store::{
+    BegunRestore, ClaimName, CqlLogin, CqlRestores, CqlStore, EmbeddedStore, RestoreRecords, Scan,
+    Store,
+};
 use readstates_ring::Stamp;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -230,6 +234,80 @@ async fn a_restore_for_a_new_cluster_is_done_once_and_members_come_after_it() {
     assert_eq!(status, 3, "{error}");
     assert!(error.contains("members serve or have served"), "{error}");
     assert_eq!(member.load(7).await.unwrap(), None);
+}
+
+/// What is half there is not backed up, exported or moved as if it were all.
+#[tokio::test]
+async fn a_keyspace_into_which_a_restore_is_half_done_is_not_read_as_a_whole() {
+    let Ok(address) = std::env::var("READSTATES_TEST_CQL") else {
+        let skipped = "SKIPPED: no restore into a CQL store; set READSTATES_TEST_CQL=HOST:PORT";
+        writeln!(std::io::stderr(), "{skipped}").unwrap();
+        return;
+    };
+    let datacenter = std::env::var("READSTATES_TEST_CQL_DC").unwrap_or("datacenter1".into());
+    let (world, replication) = (world().await, format!("{datacenter}=1"));
+    let target = format!("{address}/half_{:x}", rand::random::<u32>());
+    let store = format!("cql://{target}");
+    let claimed = ["--store", &store, "--claim", "chat"];
+    let schema = [&["schema"], &claimed[..], &["--replication", &replication]].concat();
+    let (status, _, error) = readstates(&schema);
+    assert_eq!(status, 0, "{error}");
+    let claim: ClaimName = "chat".parse().unwrap();
+    let login = CqlLogin {
+        claim: Some(claim.clone()),
+        ..CqlLogin::default()
+    };
+    let opened = Arc::new(CqlStore::start(target.parse().unwrap(), login));
+    let begun = BegunRestore {
+        claim: claim.to_string(),
+        backup: "20260101T000000.000Z-00000001".to_owned(),
+        since: Timestamp::now(),
+        chunks: 1,
+        finished: None,
+    };
+    let records = CqlRestores::new(Arc::clone(&opened), claim);
+    for _ in 0..300 {
+        if opened.check().await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    records.begin(&begun).await.unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (checkpoint, to) = (file("checkpoint"), format!("embedded:{}", file("to")));
+    for args in [
+        [
+            &["backup", "create"],
+            &claimed[..],
+            &["--backups", &world.backups],
+        ]
+        .concat(),
+        [&["export"], &claimed[..], &["--to", &file("all.csv")]].concat(),
+        [
+            &["migrate", "copy"],
+            &claimed[..],
+            &["--to", &to, "--checkpoint", &checkpoint],
+        ]
+        .concat(),
+    ] {
+        let (status, _, error) = readstates(&args);
+        assert_eq!(status, 1, "{args:?}: {error}");
+        assert!(
+            error.contains("has not come to its end"),
+            "{args:?}: {error}"
+        );
+    }
+    records.finish(Timestamp::now()).await.unwrap();
+    let create = [
+        &["backup", "create"],
+        &claimed[..],
+        &["--backups", &world.backups],
+    ]
+    .concat();
+    let (status, _, error) = readstates(&create);
+    assert_eq!(status, 0, "{error}");
 }
 
 /// Into a CQL database and out of it again, of which no user is lost and none changed.

@@ -23,6 +23,7 @@ const FAILED: &str = "readstates_mirror_writes_total{result=\"failed\"}";
 const DROPPED: &str = "readstates_mirror_writes_total{result=\"dropped\"}";
 const TOO_LARGE: &str = "readstates_mirror_writes_total{result=\"too_large\"}";
 const UNREADABLE: &str = "readstates_mirror_writes_total{result=\"unreadable\"}";
+const UNKNOWN: &str = "readstates_mirror_writes_total{result=\"unknown\"}";
 const EQUAL: &str = "readstates_mirror_comparisons_total{result=\"equal\"}";
 const DIFFERENT: &str = "readstates_mirror_comparisons_total{result=\"different\"}";
 const SERVED: &str = "readstates_mirror_served_total";
@@ -329,7 +330,16 @@ async fn where_there_is_no_login_proven_users_do_without_the_old_system() {
         .header("x-user", 1);
     let unread = unread.json(&json!({"to": "5"})).send().await.unwrap();
     assert_eq!(unread.status(), 500);
+    assert_eq!(mirror.metric(UNKNOWN).await, 1);
     assert_eq!(mirror.read("/open/1/states").await.0, 500);
+    // Nor whether one is done that is answered with another place to look at.
+    old.fails_with.store(303, Ordering::SeqCst);
+    let unread = mirror
+        .request(Method::PUT, "/channels/10/unread")
+        .header("x-user", 1);
+    let unread = unread.json(&json!({"to": "5"})).send().await.unwrap();
+    assert_eq!(unread.status(), 303);
+    assert_eq!(mirror.metric(UNKNOWN).await, 2);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Backups from end to end, in one process: on stores in memory and in folders, with small chunks.
 
 mod halting;
+mod hidden;
 mod once;
 mod s3;
 
@@ -263,8 +264,28 @@ async fn another_key_reads_nothing() {
             keep_last(&other, 1).await.is_err(),
             "what it would delete may be needed"
         );
+        refused_beside(folder.path(), &other, &store).await;
     }
     assert_eq!(problems(&repository).await, 0);
+    let (folder, plain) = in_folder(None);
+    create(&plain, &store).await.unwrap();
+    let sealed = opened(folder.path(), Some([7; 32]));
+    refused_beside(folder.path(), &sealed, &store).await;
+    // One that can be read says that the key is right, whatever a damaged newer one looks like.
+    create(&plain, &store).await.unwrap();
+    let newest = plain.backups().await.unwrap().pop().unwrap();
+    let damaged = folder.path().join("manifests").join(newest.to_string());
+    fs::write(&damaged, "nothing of ours").unwrap();
+    create(&plain, &store).await.unwrap();
+}
+
+/// With another key no backup is added, and nothing is written.
+async fn refused_beside(folder: &FilePath, other: &Repository, store: &MemoryStore) {
+    let before = files(folder);
+    let refusal = create(other, store).await.unwrap_err();
+    assert!(matches!(refusal, BackupError::OtherKey { .. }), "{refusal}");
+    assert_eq!(refusal.exit_status(), 3);
+    assert_eq!(files(folder), before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,14 +89,7 @@ pub(super) struct ClaimedByAnother {
 impl Connection {
     pub(super) async fn open(target: &CqlTarget, login: &CqlLogin) -> Result<Self, ConnectError> {
         let session = session(target, login).await?;
-        let cluster = session.get_cluster_state();
-        let of_nodes = cluster.get_nodes_info().iter();
-        let names = of_nodes.filter_map(|node| node.datacenter.as_deref());
-        if login.local_datacenter.is_none()
-            && let Some(names) = several(names)
-        {
-            return Err(ConnectError::SeveralDatacenters { names });
-        }
+        one_datacenter(&session, login)?;
         if !schema::table_exists(&session, &target.keyspace).await? {
             let keyspace = target.keyspace.clone();
             return Err(ConnectError::NoTable {
@@ -131,6 +124,15 @@ impl Connection {
     pub(super) async fn enter(&self) -> Result<(), ConnectError> {
         let keyspace = self.keyspace.clone();
         match restore_table::enter(&self.session, &keyspace).await? {
+            None => Ok(()),
+            Some(begun) => Err(ConnectError::HalfRestored { keyspace, begun }),
+        }
+    }
+
+    /// Refuses a keyspace into which a restore is half done.
+    pub(super) async fn is_whole(&self) -> Result<(), ConnectError> {
+        let keyspace = self.keyspace.clone();
+        match restore_table::half_done(&self.session, &keyspace).await? {
             None => Ok(()),
             Some(begun) => Err(ConnectError::HalfRestored { keyspace, begun }),
         }
@@ -259,6 +261,17 @@ async fn claimed_by_another(
             me: me.cloned(),
         }),
     })
+}
+
+/// Whether it is said, or needs not be, which data centre is asked.
+pub(super) fn one_datacenter(session: &Session, login: &CqlLogin) -> Result<(), ConnectError> {
+    let cluster = session.get_cluster_state();
+    let of_nodes = cluster.get_nodes_info().iter();
+    let names = of_nodes.filter_map(|node| node.datacenter.as_deref());
+    match several(names).filter(|_| login.local_datacenter.is_none()) {
+        Some(names) => Err(ConnectError::SeveralDatacenters { names }),
+        None => Ok(()),
+    }
 }
 
 /// The data centres of nodes, when there are several. One of them has to be named then: LOCAL_QUORUM is local

@@ -10,7 +10,7 @@ use scylla::{
     value::{CqlDate, CqlTimestamp, CqlValue, Row},
 };
 
-use super::{CqlLogin, CqlTarget, StoreError, session};
+use super::{CqlLogin, CqlTarget, StoreError, connect::one_datacenter, session};
 
 /// Rows of a page: of some dozen bytes each.
 const ROWS_PER_PAGE: i32 = 2000;
@@ -54,6 +54,8 @@ impl ForeignTable {
         };
         let session = session::patient_session(target, &login).await;
         let session = session.map_err(|error| StoreError::new("reach the database", error))?;
+        one_datacenter(&session, &login)
+            .map_err(|error| StoreError::new("read the database", error))?;
         let found = session
             .query_unpaged(
                 "SELECT column_name, kind, position FROM system_schema.columns \

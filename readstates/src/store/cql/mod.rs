@@ -219,6 +219,15 @@ impl CqlStore {
         id.map_err(|error| StoreError::new("read the id of the table", error))
     }
 
+    /// Whether everything is there that will be: no restore into the keyspace is half done.
+    ///
+    /// # Errors
+    /// When one is, or the database does not answer.
+    pub(crate) async fn is_whole(&self) -> Result<(), StoreError> {
+        let whole = self.connection()?.is_whole().await;
+        whole.map_err(|error| StoreError::new("read the keyspace as a whole", error))
+    }
+
     fn connection(&self) -> Result<&Connection, StoreError> {
         let lost = self.shared.lost.load(Ordering::Acquire);
         let connection = self.shared.connection.get().filter(|_| !lost);

@@ -41,7 +41,6 @@ pub(super) async fn enter(
     }
     let table = Table { session, keyspace };
     let seen = table.read().await?;
-    let half = |record: RestoreRecord| record.begun.filter(|begun| begun.finished.is_none());
     if seen.served.is_some() || seen.begun.as_ref().is_some_and(|b| b.finished.is_none()) {
         return Ok(half(seen));
     }
@@ -51,6 +50,21 @@ pub(super) async fn enter(
         tracing::warn!(keyspace, "{}", chain(&error));
     }
     Ok(half(table.read().await?))
+}
+
+/// A restore into the keyspace that is half done.
+pub(super) async fn half_done(
+    session: &Session,
+    keyspace: &str,
+) -> Result<Option<BegunRestore>, SchemaError> {
+    if !is_there(session, keyspace).await? {
+        return Ok(None);
+    }
+    Ok(half(Table { session, keyspace }.read().await?))
+}
+
+fn half(record: RestoreRecord) -> Option<BegunRestore> {
+    record.begun.filter(|begun| begun.finished.is_none())
 }
 
 async fn is_there(session: &Session, keyspace: &str) -> Result<bool, SchemaError> {

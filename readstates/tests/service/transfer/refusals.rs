@@ -190,7 +190,7 @@ fn a_checkpoint_of_another_import_is_refused() {
     fs::write(world.path("rows.csv"), format!("{HEAD}\n3,10,100,0\n")).unwrap();
     world
         .import(&from, &with)
-        .failed(3, "does not begin as the input");
+        .failed(3, "is not the input of the checkpoint");
     assert_eq!(world.states(3), [] as [Value; 0]);
 }
 

@@ -238,7 +238,7 @@ async fn rows_come_from_standard_input_and_go_on_there() {
         (&state["tally"]["rows"], &state["done"]),
         (&28.into(), &false.into())
     );
-    run(&text.replace("user_id", "user_ID")).failed(3, "does not begin as the input");
+    run(&text.replace("user_id", "user_ID")).failed(3, "is not the input of the checkpoint");
     let said = run(&text).done();
     assert!(
         said.contains("imported 50 rows") && said.contains("50 applied"),
