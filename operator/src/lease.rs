@@ -68,10 +68,11 @@ impl Election {
         let mut ticks = interval(PERIOD);
         loop {
             ticks.tick().await;
-            match self.try_acquire(&mut last).await {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "failed to look at the lease"),
+            match timeout(HOLDS, self.try_acquire(&mut last)).await {
+                Ok(Ok(true)) => return,
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "failed to look at the lease"),
+                Err(_) => tracing::warn!("the API server does not answer who has the lease"),
             }
         }
     }

@@ -3,17 +3,24 @@
 //!
 //! The words are those of Kubernetes' audit log: a path tells the kind, the method and query the verb.
 
+use std::time::Duration;
+
 use http::{Method, Request};
 use kube::{Client, Config, client::ClientBuilder};
 use tower::util::MapRequestLayer;
 
 use crate::telemetry;
 
-/// A client of `config` whose requests are counted.
+/// How long an answer may be silent: longer than a watch is, which the API server ends before, and an API server that has
+/// vanished without a word ends nothing else.
+const SILENCE: Duration = Duration::from_secs(295);
+
+/// A client of `config` whose requests are counted, and end.
 ///
 /// # Errors
 /// When there cannot be one.
-pub fn counted(config: Config) -> kube::Result<Client> {
+pub fn counted(mut config: Config) -> kube::Result<Client> {
+    config.read_timeout = Some(SILENCE);
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&MapRequestLayer::new(count)).build())
 }

@@ -79,7 +79,9 @@ fn list_holds(name: &str, wish: &[Value], live: &[Value]) -> bool {
     match KEYED.iter().find(|(list, _)| *list == name) {
         Some((_, key)) => wish.iter().all(|item| {
             let same_key = |other: &&Value| other.get(key) == item.get(key);
-            field_holds("", item, live.iter().find(same_key))
+            // Several may have it, as constraints of one topology do.
+            let mut alike = live.iter().filter(same_key);
+            alike.any(|other| field_holds("", item, Some(other)))
         }),
         None => {
             wish.len() == live.len()
@@ -119,6 +121,19 @@ mod tests {
             },
         });
         assert!(holds(&wish, &live));
+    }
+
+    #[test]
+    fn of_several_with_one_key_each_has_its_own() {
+        let spread = |when: &str| json!({"topologyKey": "zone", "whenUnsatisfiable": when});
+        let of = |all: &[&str]| {
+            let all: Vec<_> = all.iter().map(|when| spread(when)).collect();
+            json!({ "topologySpreadConstraints": all })
+        };
+        let both = of(&["DoNotSchedule", "ScheduleAnyway"]);
+        assert!(holds(&both, &both));
+        assert!(holds(&of(&["ScheduleAnyway"]), &both));
+        assert!(!holds(&both, &of(&["DoNotSchedule"])));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn times_step(
     };
     let delete: Vec<_> = backups
         .iter()
-        .filter(|backup| !schedule.suspend && !is_kept(schedule, &backups, backup, now))
+        .filter(|backup| !schedule.suspend && !is_kept(schedule, &backups, backup))
         .map(|backup| Named {
             name: backup.name.clone(),
             uid: backup.uid.clone(),
@@ -130,13 +130,9 @@ fn trouble(backup: &BackupSeen) -> Option<(Reason, String)> {
 }
 
 /// Whether a backup stays: what either rule keeps, what is not over or cannot be read, and a failure that no success has
-/// followed.
-fn is_kept(
-    schedule: &ValidatedSchedule,
-    newest_first: &[BackupSeen],
-    backup: &BackupSeen,
-    now: Timestamp,
-) -> bool {
+/// followed. Days count back from the last success: while none succeeds, none grows too old, and a clock that is wrong
+/// deletes nothing.
+fn is_kept(schedule: &ValidatedSchedule, newest_first: &[BackupSeen], backup: &BackupSeen) -> bool {
     let Some(rule) = schedule.retention else {
         return true;
     };
@@ -150,11 +146,13 @@ fn is_kept(
         Some(BackupPhase::Complete) => {
             let count = usize::try_from(rule.last.unwrap_or_default()).unwrap_or_default();
             let days = u64::try_from(rule.days.unwrap_or_default()).unwrap_or_default();
-            let made = backup
-                .made
-                .as_ref()
-                .map_or(backup.created, |m| m.finished.0);
-            let age = now.duration_since(made).unsigned_abs();
+            let made = |backup: &BackupSeen| {
+                let made = backup.made.as_ref();
+                made.map_or(backup.created, |made| made.finished.0)
+            };
+            let complete = newest_first.iter().filter(|b| b.phase == backup.phase);
+            let last = complete.map(made).max().unwrap_or_else(|| made(backup));
+            let age = last.duration_since(made(backup)).unsigned_abs();
             newer(BackupPhase::Complete) < count || age < Duration::from_hours(24 * days)
         }
     }

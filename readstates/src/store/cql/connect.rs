@@ -89,7 +89,9 @@ pub(super) struct ClaimedByAnother {
 impl Connection {
     pub(super) async fn open(target: &CqlTarget, login: &CqlLogin) -> Result<Self, ConnectError> {
         let session = session(target, login).await?;
-        one_datacenter(&session, login)?;
+        if let Some(refusal) = no_datacenter(&session, login) {
+            return Err(refusal);
+        }
         if !schema::table_exists(&session, &target.keyspace).await? {
             let keyspace = target.keyspace.clone();
             return Err(ConnectError::NoTable {
@@ -263,15 +265,13 @@ async fn claimed_by_another(
     })
 }
 
-/// Whether it is said, or needs not be, which data centre is asked.
-pub(super) fn one_datacenter(session: &Session, login: &CqlLogin) -> Result<(), ConnectError> {
+/// The refusal of a database with several data centres, when it is not said which one is asked.
+pub(super) fn no_datacenter(session: &Session, login: &CqlLogin) -> Option<ConnectError> {
     let cluster = session.get_cluster_state();
     let of_nodes = cluster.get_nodes_info().iter();
     let names = of_nodes.filter_map(|node| node.datacenter.as_deref());
-    match several(names).filter(|_| login.local_datacenter.is_none()) {
-        Some(names) => Err(ConnectError::SeveralDatacenters { names }),
-        None => Ok(()),
-    }
+    let names = several(names).filter(|_| login.local_datacenter.is_none())?;
+    Some(ConnectError::SeveralDatacenters { names })
 }
 
 /// The data centres of nodes, when there are several. One of them has to be named then: LOCAL_QUORUM is local

@@ -10,7 +10,7 @@ use scylla::{
     value::{CqlDate, CqlTimestamp, CqlValue, Row},
 };
 
-use super::{CqlLogin, CqlTarget, StoreError, connect::one_datacenter, session};
+use super::{CqlLogin, CqlTarget, StoreError, connect::no_datacenter, session};
 
 /// Rows of a page: of some dozen bytes each.
 const ROWS_PER_PAGE: i32 = 2000;
@@ -54,8 +54,9 @@ impl ForeignTable {
         };
         let session = session::patient_session(target, &login).await;
         let session = session.map_err(|error| StoreError::new("reach the database", error))?;
-        one_datacenter(&session, &login)
-            .map_err(|error| StoreError::new("read the database", error))?;
+        if let Some(refusal) = no_datacenter(&session, &login) {
+            return Err(StoreError::new("read the database", refusal));
+        }
         let found = session
             .query_unpaged(
                 "SELECT column_name, kind, position FROM system_schema.columns \
