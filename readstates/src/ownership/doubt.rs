@@ -24,14 +24,14 @@ pub(super) struct Doubt {
 
 #[derive(Debug, Default)]
 struct Reads {
-    /// When the last one began.
+    /// When the last one that has ended began.
     began: Option<Instant>,
     /// When the next one would be due if they came evenly.
     due: Option<Instant>,
 }
 
 impl Doubt {
-    /// Reads, unless another caller's read began since.
+    /// Reads, unless another caller's read began since and has ended.
     pub(super) async fn settle(&self, read: impl Future<Output = ()>) {
         let asked = Instant::now();
         let mut reads = self.turn.lock().await;
@@ -43,8 +43,10 @@ impl Doubt {
         // Callers that ask during the wait share the read.
         sleep_until(due - EVERY * (AT_ONCE - 1)).await;
         reads.due = Some(due + EVERY);
-        reads.began = Some(Instant::now());
+        let begun = Instant::now();
         read.await;
+        // Not before: the caller may be gone in the middle of it.
+        reads.began = Some(begun);
     }
 }
 
@@ -55,6 +57,19 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_whose_caller_is_gone_counts_for_nobody() {
+        let (doubt, ended) = (Doubt::default(), AtomicU32::new(0));
+        let read = || async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            ended.fetch_add(1, Ordering::Relaxed);
+        };
+        let impatient = tokio::time::timeout(Duration::from_secs(1), doubt.settle(read()));
+        let (gone, ()) = tokio::join!(impatient, doubt.settle(read()));
+        gone.unwrap_err();
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn however_many_ask_reads_begin_five_times_a_second() {

@@ -5,7 +5,7 @@
 //! lease. Streams have tasks of their own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     pin::pin,
     sync::{
         Arc,
@@ -45,6 +45,9 @@ const BRING_FORWARD_EVERY: Duration = Duration::from_secs(1);
 const WORK_OFF_PAUSE: Duration = Duration::from_millis(500);
 /// Users of these that are loaded at once.
 const LOADS_AT_ONCE: usize = 32;
+
+/// The tasks that send to backups: each holds a part of what is here for as long as it works.
+type Senders = BTreeMap<Incarnation, Arc<()>>;
 
 /// The way to one backup.
 struct Way {
@@ -130,7 +133,7 @@ impl Ownership {
         let Some(replicas) = self.engine.cache().replicas().cloned() else {
             return;
         };
-        let (mut sending, mut seeds) = (BTreeSet::new(), Seeds::default());
+        let (mut sending, mut seeds) = (Senders::new(), Seeds::default());
         loop {
             sleep(TICK).await;
             self.drop_backups(&replicas).await;
@@ -231,17 +234,22 @@ impl Ownership {
         }
     }
 
-    fn begin_to_send(self: &Arc<Self>, replicas: &Replicas, sending: &mut BTreeSet<Incarnation>) {
-        let backups: BTreeSet<Incarnation> = replicas.owner.backups().into_iter().collect();
-        sending.retain(|to| backups.contains(to));
-        for to in backups {
-            if sending.insert(to) {
+    fn begin_to_send(self: &Arc<Self>, replicas: &Replicas, sending: &mut Senders) {
+        // One ends when its backup is forgotten, which may have been taken up again since.
+        sending.retain(|_, works| Arc::strong_count(works) > 1);
+        for to in replicas.owner.backups() {
+            if let Entry::Vacant(sender) = sending.entry(to) {
                 let way = Way {
                     ownership: Arc::clone(self),
                     to,
                     brought_forward: Mutex::default(),
                 };
-                self.spawn_for_answers(keep_sending(Arc::clone(&replicas.owner), to, way));
+                let works = Arc::clone(sender.insert(Arc::default()));
+                let owner = Arc::clone(&replicas.owner);
+                self.spawn_for_answers(async move {
+                    let _works = works;
+                    keep_sending(owner, to, way).await;
+                });
             }
         }
     }

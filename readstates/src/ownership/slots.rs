@@ -109,6 +109,10 @@ impl Slots {
         let row = &mut inner.rows[slot];
         let before = row.machine;
         let actions = row.machine.step(event);
+        if row.machine.in_force().is_none() {
+            // Before those that wait for a backup learn that none is needed any more: they look here next.
+            self.gate.put_in_force(slot, None);
+        }
         self.tell_replicas(row, slot, &before);
         let others = |action: &Action| !self.carry_out(inner, slot, *action);
         let others = actions.into_iter().filter(others).collect();

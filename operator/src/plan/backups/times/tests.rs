@@ -95,7 +95,9 @@ fn what_neither_rule_keeps_is_deleted_and_a_failure_once_a_success_has_followed(
     );
     assert_eq!(deleted(Some(2), None), [two, one]);
     assert_eq!(deleted(Some(1), None), [three, two, one]);
-    assert_eq!(deleted(None, Some(4)), [two, one]);
+    // Days count back from the last success.
+    assert_eq!(deleted(None, Some(4)), [two]);
+    assert_eq!(deleted(None, Some(2)), [two, one]);
     assert_eq!(deleted(Some(3), Some(1)), [two]);
     assert!(
         step(&schedule(None), &all, "2026-01-06T03:01:00Z")
