@@ -22,10 +22,10 @@ pub async fn stored<K: Namespaced>(
     Ok(api.list(which).await?.items)
 }
 
-/// Reads one.
+/// Reads a stored object as this release knows its kind.
 ///
 /// # Errors
-/// When it is not as this release knows the kind.
+/// When a field is missing or has a value that this release does not know.
 pub fn read<K: Namespaced>(object: &DynamicObject) -> Result<K, serde_json::Error> {
     serde_json::from_value(serde_json::to_value(object)?)
 }

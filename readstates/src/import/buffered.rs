@@ -16,7 +16,7 @@ const KNOWN_BY: usize = 4096;
 /// What some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How an input begins, or what is before a place in it: enough to tell that a checkpoint is of another one.
+/// Up to 4 KiB of an input, from its beginning or before a place: enough to notice that a checkpoint is of another input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Excerpt {
     bytes: u64,

@@ -1,8 +1,8 @@
 //! Hashes of a Redis server: a key for each user, with a field for each channel.
 //!
 //! The place to go on from is a cursor of SCAN: whatever was there the whole time is seen, some of it twice. It is a place
-//! in a table whose order is another one in each process, so with another one, as after a restart or a failover, all keys
-//! are gone over again from the first.
+//! in a hash table, and each process orders its table differently. After a restart or a failover, all keys are scanned again
+//! from the first.
 
 use std::time::Duration;
 
